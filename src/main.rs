@@ -1,0 +1,2 @@
+//! The `voluble` program.
+fn main() {}

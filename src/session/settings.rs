@@ -1,0 +1,95 @@
+//! Settings of a conversation. A response keeps the settings it started with.
+
+use crate::llm::{Tool, ToolChoice};
+
+/// What kind of session it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionKind {
+    /// Hears, thinks, speaks.
+    #[default]
+    Conversation,
+    /// Only hears: every turn gives a transcript, no response is ever made.
+    Transcription,
+}
+
+/// Whether answers are spoken or written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Modality {
+    #[default]
+    Audio,
+    Text,
+}
+
+/// How soon a pause counts as the end of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eagerness {
+    Low,
+    Medium,
+    High,
+    #[default]
+    Auto,
+}
+
+/// Who decides that a turn has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnDetection {
+    /// The client commits by itself.
+    Manual,
+    /// Silence alone.
+    Silence {
+        /// Voice probability above which a frame is speech, 0..=1.
+        threshold: f32,
+        prefix_padding_ms: u32,
+        silence_duration_ms: u32,
+        /// `None`: never speak up by itself.
+        idle_timeout_ms: Option<u32>,
+        create_response: bool,
+        interrupt_response: bool,
+    },
+    /// Silence and how finished the utterance sounds (Smart Turn).
+    Semantic { eagerness: Eagerness, create_response: bool, interrupt_response: bool },
+}
+
+/// Whether and how the caller's words are reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TranscriptionSettings {
+    /// Model name as the client asked; shown back, not looked up.
+    pub model: Option<String>,
+    pub language: Option<String>,
+    pub prompt: Option<String>,
+}
+
+/// Everything that shapes a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub kind: SessionKind,
+    pub instructions: String,
+    pub modality: Modality,
+    pub turn_detection: TurnDetection,
+    /// `None`: transcripts are made (the model needs them) but not reported.
+    pub transcription: Option<TranscriptionSettings>,
+    pub voice: String,
+    /// 0.25..=1.5
+    pub speed: f32,
+    pub tools: Vec<Tool>,
+    pub tool_choice: ToolChoice,
+    /// `None`: no limit but the model's.
+    pub max_output_tokens: Option<u32>,
+    pub temperature: f32,
+}
+
+/// A change of settings: present fields replace, absent ones stay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SettingsPatch {
+    pub kind: Option<SessionKind>,
+    pub instructions: Option<String>,
+    pub modality: Option<Modality>,
+    pub turn_detection: Option<TurnDetection>,
+    pub transcription: Option<Option<TranscriptionSettings>>,
+    pub voice: Option<String>,
+    pub speed: Option<f32>,
+    pub tools: Option<Vec<Tool>>,
+    pub tool_choice: Option<ToolChoice>,
+    pub max_output_tokens: Option<Option<u32>>,
+    pub temperature: Option<f32>,
+}
