@@ -1,0 +1,1 @@
+//! The one integration binary: one link step for all.
