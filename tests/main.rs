@@ -1,1 +1,5 @@
 //! The one integration binary: one link step for all.
+//!
+//! Each module below is one area; what belongs there is said in its first lines.
+
+mod common;
