@@ -3,3 +3,4 @@
 //! Each module below is one area; what belongs there is said in its first lines.
 
 mod common;
+mod layering;

@@ -58,8 +58,13 @@ pub enum TokenEvent {
     Prefilled,
     /// Tokens settled by one pass, at least one.
     Block(Vec<u32>),
-    Done { reason: StopReason, stats: DecodeStats },
-    Failed { message: String },
+    Done {
+        reason: StopReason,
+        stats: DecodeStats,
+    },
+    Failed {
+        message: String,
+    },
 }
 
 /// The caller's end of one sequence. Dropping it cancels within one pass.

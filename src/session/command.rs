@@ -60,10 +60,17 @@ pub enum CommandKind {
     CommitAudio,
     ClearAudio,
     /// An empty [`ItemId`] is filled in by the session.
-    CreateItem { item: Item, place: Place },
+    CreateItem {
+        item: Item,
+        place: Place,
+    },
     RetrieveItem(ItemId),
     DeleteItem(ItemId),
-    TruncateItem { item: ItemId, content_index: u32, audio_end_ms: u64 },
+    TruncateItem {
+        item: ItemId,
+        content_index: u32,
+        audio_end_ms: u64,
+    },
     CreateResponse(ResponseParams),
     /// `None`: the conversation's active response.
     CancelResponse(Option<ResponseId>),

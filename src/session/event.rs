@@ -15,7 +15,10 @@ pub enum ResponseStatus {
     Cancelled(CancelReason),
     /// The token limit cut it.
     Incomplete,
-    Failed { code: &'static str, message: String },
+    Failed {
+        code: &'static str,
+        message: String,
+    },
 }
 
 /// Who cancelled a response.
@@ -112,46 +115,134 @@ pub struct Timeline {
 /// The events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    Started { session: SessionId, conversation: ConversationId, settings: Settings },
-    Configured { settings: Settings },
+    Started {
+        session: SessionId,
+        conversation: ConversationId,
+        settings: Settings,
+    },
+    Configured {
+        settings: Settings,
+    },
     Rejected(Rejection),
     /// A turn began. `at_ms`: offset in all audio received, padding included.
-    SpeechStarted { item: ItemId, at_ms: u64 },
-    SpeechStopped { item: ItemId, at_ms: u64 },
+    SpeechStarted {
+        item: ItemId,
+        at_ms: u64,
+    },
+    SpeechStopped {
+        item: ItemId,
+        at_ms: u64,
+    },
     /// Nobody spoke for the idle timeout.
-    IdleTimeout { item: ItemId, start_ms: u64, end_ms: u64 },
-    AudioCommitted { item: ItemId, previous: Option<ItemId> },
+    IdleTimeout {
+        item: ItemId,
+        start_ms: u64,
+        end_ms: u64,
+    },
+    AudioCommitted {
+        item: ItemId,
+        previous: Option<ItemId>,
+    },
     AudioCleared,
-    ItemAdded { item: Item, previous: Option<ItemId> },
-    ItemDone { item: Item, previous: Option<ItemId> },
-    ItemRetrieved { item: Item },
-    ItemDeleted { item: ItemId },
-    ItemTruncated { item: ItemId, content_index: u32, audio_end_ms: u64 },
+    ItemAdded {
+        item: Item,
+        previous: Option<ItemId>,
+    },
+    ItemDone {
+        item: Item,
+        previous: Option<ItemId>,
+    },
+    ItemRetrieved {
+        item: Item,
+    },
+    ItemDeleted {
+        item: ItemId,
+    },
+    ItemTruncated {
+        item: ItemId,
+        content_index: u32,
+        audio_end_ms: u64,
+    },
     /// The caller's words so far; the whole text, replacing the one before.
-    TranscriptPartial { item: ItemId, text: Private<String> },
-    TranscriptDone { item: ItemId, text: Private<String>, seconds: f64 },
-    TranscriptFailed { item: ItemId, message: String },
+    TranscriptPartial {
+        item: ItemId,
+        text: Private<String>,
+    },
+    TranscriptDone {
+        item: ItemId,
+        text: Private<String>,
+        seconds: f64,
+    },
+    TranscriptFailed {
+        item: ItemId,
+        message: String,
+    },
     ResponseCreated(Response),
-    OutputItemAdded { response: ResponseId, output_index: u32, item: Item },
-    OutputItemDone { response: ResponseId, output_index: u32, item: Item },
+    OutputItemAdded {
+        response: ResponseId,
+        output_index: u32,
+        item: Item,
+    },
+    OutputItemDone {
+        response: ResponseId,
+        output_index: u32,
+        item: Item,
+    },
     /// `modality` says whether the part is audio or text.
-    PartAdded { at: At, modality: Modality },
-    PartDone { at: At, modality: Modality, text: Private<String> },
+    PartAdded {
+        at: At,
+        modality: Modality,
+    },
+    PartDone {
+        at: At,
+        modality: Modality,
+        text: Private<String>,
+    },
     /// Text of a text part, or transcript of an audio part. `tokens` settled together (0: unknown).
-    TextDelta { at: At, modality: Modality, delta: Private<String>, tokens: u32 },
-    TextDone { at: At, modality: Modality, text: Private<String> },
+    TextDelta {
+        at: At,
+        modality: Modality,
+        delta: Private<String>,
+        tokens: u32,
+    },
+    TextDone {
+        at: At,
+        modality: Modality,
+        text: Private<String>,
+    },
     /// Mono samples at [`crate::audio::SPEAKING_RATE`].
-    AudioDelta { at: At, samples: Vec<f32> },
-    AudioDone { at: At },
-    ArgumentsDelta { at: At, call: CallId, delta: String },
-    ArgumentsDone { at: At, call: CallId, name: String, arguments: String },
+    AudioDelta {
+        at: At,
+        samples: Vec<f32>,
+    },
+    AudioDone {
+        at: At,
+    },
+    ArgumentsDelta {
+        at: At,
+        call: CallId,
+        delta: String,
+    },
+    ArgumentsDone {
+        at: At,
+        call: CallId,
+        name: String,
+        arguments: String,
+    },
     ResponseDone(Response),
     /// Whatever is queued for playback must be dropped now.
-    OutputCleared { response: ResponseId },
+    OutputCleared {
+        response: ResponseId,
+    },
     /// After the turn's answer: how long each stage took.
-    TurnMeasured { response: ResponseId, timeline: Timeline },
+    TurnMeasured {
+        response: ResponseId,
+        timeline: Timeline,
+    },
     /// The session ends; the transport closes after it.
-    Ended { reason: EndReason },
+    Ended {
+        reason: EndReason,
+    },
 }
 
 /// Why a session ended.

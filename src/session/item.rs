@@ -2,7 +2,7 @@
 
 use super::ids::{CallId, ItemId};
 use crate::error::Private;
-use crate::llm::Role;
+pub use crate::llm::Role;
 
 /// Whether an item is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

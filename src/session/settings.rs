@@ -1,6 +1,6 @@
 //! Settings of a conversation. A response keeps the settings it started with.
 
-use crate::llm::{Tool, ToolChoice};
+pub use crate::llm::{Tool, ToolChoice};
 
 /// What kind of session it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
