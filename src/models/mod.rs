@@ -10,6 +10,8 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod convert;
+
 /// The folder that holds fetched models.
 #[derive(Clone, Debug)]
 pub struct Store {
