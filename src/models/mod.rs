@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 
 pub mod convert;
+pub mod runtime;
 
 /// The folder that holds fetched models.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 //! Owns: the voice model, its worker thread, clause cutting, normalisation,
 //! word timing. Must not know: sessions, protocols, the language model.
 
+pub mod feed;
+
 use tokio::sync::mpsc;
 
 use crate::error::{Classify, Kind};
