@@ -67,7 +67,6 @@ impl Section for turn::Turn {}
 impl Section for stt::Stt {}
 impl Section for llm::Llm {}
 impl Section for engine::Engine {}
-impl Section for tts::Tts {}
 
 /// A value outside its range.
 #[derive(Clone, Debug, PartialEq, Eq)]

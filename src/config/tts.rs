@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Invalid, Section};
+
 /// Speech synthesis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -54,6 +56,32 @@ impl Default for Tts {
             comma_pause_ms: 140,
             joint_pause_ms: 30,
         }
+    }
+}
+
+impl Section for Tts {
+    fn validate(&self) -> Result<(), Invalid> {
+        let within = |key: &str, value: u64, range: std::ops::RangeInclusive<u64>| {
+            range.contains(&value).then_some(()).ok_or_else(|| {
+                Invalid::new(key, format!("must be from {} to {}", range.start(), range.end()))
+            })
+        };
+        if self.voices.is_empty() {
+            return Err(Invalid::new("voices", "must name at least one voice"));
+        }
+        if self.voices.iter().any(|voice| voice.name.trim().is_empty() || voice.model.trim().is_empty()) {
+            return Err(Invalid::new("voices", "must give each voice a name and a model"));
+        }
+        within("espeak_timeout_ms", self.espeak_timeout_ms, 50..=60_000)?;
+        within("threads", self.threads as u64, 1..=64)?;
+        within("max_streams", self.max_streams as u64, 1..=10_000)?;
+        within("max_stream_bytes", self.max_stream_bytes as u64, 1..=10_000_000)?;
+        within("first_clause_words", self.first_clause_words as u64, 2..=50)?;
+        within("clause_chars", self.clause_chars as u64, 10..=1_000)?;
+        within("max_clause_chars", self.max_clause_chars as u64, 20..=2_000)?;
+        within("sentence_pause_ms", self.sentence_pause_ms.into(), 0..=2_000)?;
+        within("comma_pause_ms", self.comma_pause_ms.into(), 0..=2_000)?;
+        within("joint_pause_ms", self.joint_pause_ms.into(), 0..=2_000)
     }
 }
 
