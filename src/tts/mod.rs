@@ -4,6 +4,10 @@
 //! word timing. Must not know: sessions, protocols, the language model.
 
 pub mod feed;
+mod port;
+pub mod scripted;
+
+pub use port::PlacedWord;
 
 use tokio::sync::mpsc;
 
