@@ -1,2 +1,7 @@
-//! The `voluble` program.
-fn main() {}
+//! The `voluble` program: hands the command line to the composition root.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    voluble::app::run(std::env::args_os())
+}

