@@ -5,6 +5,10 @@
 //! know: history, async, the wall clock. Times are samples heard at
 //! [`crate::audio::HEARING_RATE`].
 
+pub mod local;
+pub mod semantic;
+pub mod vad;
+
 use crate::error::{Classify, Kind};
 
 /// A position on the conversation's clock: samples heard since its start.

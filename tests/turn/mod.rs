@@ -1,0 +1,4 @@
+//! Hearing on the real models: scores against the reference, and the turns of
+//! recordings.
+
+mod goldens;
