@@ -18,6 +18,7 @@ pub mod client;
 pub mod convert;
 pub mod descriptor;
 pub mod pull;
+pub mod runtime;
 pub mod store;
 pub mod wheel;
 

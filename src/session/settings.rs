@@ -1,6 +1,7 @@
 //! Settings of a conversation. A response keeps the settings it started with.
 
 pub use crate::llm::{Tool, ToolChoice};
+pub use crate::turn::Eagerness;
 
 /// What kind of session it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,16 +19,6 @@ pub enum Modality {
     #[default]
     Audio,
     Text,
-}
-
-/// How soon a pause counts as the end of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Eagerness {
-    Low,
-    Medium,
-    High,
-    #[default]
-    Auto,
 }
 
 /// Who decides that a turn has ended.

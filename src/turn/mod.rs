@@ -5,9 +5,16 @@
 //! know: history, async, the wall clock. Times are samples heard at
 //! [`crate::audio::HEARING_RATE`].
 
+pub mod barge_in;
+pub mod endpoint;
 pub mod local;
 pub mod semantic;
 pub mod vad;
+pub mod words;
+
+mod background;
+
+pub use endpoint::Eagerness;
 
 use crate::error::{Classify, Kind};
 
