@@ -7,6 +7,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrongly called. A reader of our output that
 //! goes away (`voluble models list | head -1`) is no failure.
 
+pub mod bench;
 pub mod check_config;
 pub mod cli;
 pub mod failure;

@@ -8,6 +8,7 @@
 pub mod export;
 pub mod names;
 mod timeline;
+pub mod wer;
 
 pub use export::{Exporter, MetricsError};
 pub use timeline::{OpenSession, record_answer, record_error, record_refusal, record_turn, session_opened};

@@ -91,7 +91,9 @@ async fn connect(options: &CallOptions) -> Result<Socket, CallError> {
     let failed = |reason: String| CallError::Connect { url: options.url.clone(), reason };
     let mut request = url.into_client_request().map_err(|error| failed(error.to_string()))?;
     if let Some(key) = &options.key {
-        let value = format!("Bearer {key}").parse().map_err(|_| failed("the key cannot be sent in a header".into()))?;
+        let value = format!("Bearer {key}")
+            .parse()
+            .map_err(|_| failed("the key cannot be sent in a header".into()))?;
         request.headers_mut().insert("authorization", value);
     }
     let (socket, _) = connect_async(request).await.map_err(|error| failed(error.to_string()))?;
@@ -123,7 +125,10 @@ impl Call {
         sink.send(Message::text(configure.to_string())).await.map_err(cut)?;
         // Streaming starts when the session stands, as a client's does.
         loop {
-            let message = stream.next().await.ok_or_else(|| CallError::Cut("closed before the session stood".into()))?;
+            let message = stream
+                .next()
+                .await
+                .ok_or_else(|| CallError::Cut("closed before the session stood".into()))?;
             let event = parse(&message.map_err(cut)?);
             match event["type"].as_str() {
                 Some("session.updated") => break,
@@ -238,7 +243,10 @@ struct Hiss {
 impl Hiss {
     fn new(floor: f32) -> Self {
         // A uniform variable of amplitude a has the root mean square a / sqrt(3).
-        Self { rng: rand::rngs::StdRng::seed_from_u64(7), amplitude: (floor * 3.0f32.sqrt()).clamp(1e-5, 0.02) }
+        Self {
+            rng: rand::rngs::StdRng::seed_from_u64(7),
+            amplitude: (floor * 3.0f32.sqrt()).clamp(1e-5, 0.02),
+        }
     }
 
     fn next(&mut self) -> f32 {

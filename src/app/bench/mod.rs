@@ -89,7 +89,8 @@ pub async fn turn(options: &Options) -> Result<Report, BenchError> {
     let queue = Arc::new(Mutex::new(jobs));
     let rows = Arc::new(Mutex::new(Vec::new()));
     let callers = (0..options.callers.max(1)).map(|_| {
-        let (queue, rows, bar, call_options) = (queue.clone(), rows.clone(), bar.clone(), call_options.clone());
+        let (queue, rows, bar, call_options) =
+            (queue.clone(), rows.clone(), bar.clone(), call_options.clone());
         async move {
             loop {
                 let next = queue.lock().expect("no caller panics while it holds the queue").pop_front();

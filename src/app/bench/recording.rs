@@ -53,7 +53,11 @@ pub fn load(dir: &Path, only: &[String]) -> Result<Vec<Arc<Recording>>, BenchErr
         .collect();
     paths.sort();
     if paths.is_empty() {
-        return Err(input(format!("{}: no WAV file{}", dir.display(), if only.is_empty() { "" } else { " of that name" })));
+        return Err(input(format!(
+            "{}: no WAV file{}",
+            dir.display(),
+            if only.is_empty() { "" } else { " of that name" }
+        )));
     }
     paths.iter().map(|path| read(path, &index, &turns).map(Arc::new)).collect()
 }
@@ -71,8 +75,11 @@ fn table(path: &Path) -> Result<Table, BenchError> {
     let names: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
     let mut rows = Table::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
-        let row: HashMap<String, String> =
-            names.iter().zip(line.split('\t')).map(|(name, value)| ((*name).to_owned(), value.to_owned())).collect();
+        let row: HashMap<String, String> = names
+            .iter()
+            .zip(line.split('\t'))
+            .map(|(name, value)| ((*name).to_owned(), value.to_owned()))
+            .collect();
         let Some(file) = row.get("file") else {
             return Err(BenchError::Input(format!("{}: no column 'file'", path.display())));
         };

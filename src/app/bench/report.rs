@@ -153,8 +153,10 @@ impl Report {
     pub fn new(callers: usize, rows: Vec<Row>) -> Self {
         let speech: Vec<&Row> = rows.iter().filter(|row| !row.noise).collect();
         let noise: Vec<&Row> = rows.iter().filter(|row| row.noise).collect();
-        let (errors, words) =
-            speech.iter().filter_map(|row| row.word_errors).fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+        let (errors, words) = speech
+            .iter()
+            .filter_map(|row| row.word_errors)
+            .fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
         let mut stages: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (name, value) in speech.iter().flat_map(|row| &row.stages) {
             stages.entry(name.clone()).or_default().push(*value);
@@ -179,10 +181,15 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.file.len()).max().unwrap_or(4).max(4);
-        writeln!(f, "{:width$}  {:>7}  {:>5}  {:>7}  {:>5}  {:>9}  heard", "file", "gap ms", "turns", "answers", "early", "wrong")?;
+        writeln!(
+            f,
+            "{:width$}  {:>7}  {:>5}  {:>7}  {:>5}  {:>9}  heard",
+            "file", "gap ms", "turns", "answers", "early", "wrong"
+        )?;
         for row in &self.rows {
             let gap = row.gap_ms.map_or_else(|| "-".to_owned(), |gap| format!("{gap:.0}"));
-            let wrong = row.word_errors.map_or_else(|| "-".to_owned(), |(errors, words)| format!("{errors}/{words}"));
+            let wrong =
+                row.word_errors.map_or_else(|| "-".to_owned(), |(errors, words)| format!("{errors}/{words}"));
             let file = &row.file;
             writeln!(
                 f,
