@@ -5,4 +5,5 @@
 mod cli;
 mod common;
 mod layering;
+mod setup;
 mod turn;
