@@ -3,6 +3,8 @@
 //! Owns: the chat template, tokenisation, incremental detokenising, tool-call
 //! parsing, the [`Generator`] seam. Must not know: audio, sessions, protocols.
 
+pub mod scripted;
+
 use tokio::sync::mpsc;
 
 use crate::error::{Classify, Kind, Private};
