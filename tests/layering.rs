@@ -31,6 +31,8 @@ const TABLE: &[Rule] = &[
     Rule {
         area: "protocol",
         may: &[
+            // The messages that transports move are the dialects' input and output.
+            "transport::wire",
             "audio",
             "error",
             "metrics",

@@ -5,5 +5,6 @@
 mod cli;
 mod common;
 mod layering;
+mod protocol;
 mod setup;
 mod turn;

@@ -84,3 +84,36 @@ pub struct SettingsPatch {
     pub max_output_tokens: Option<Option<u32>>,
     pub temperature: Option<f32>,
 }
+
+impl Settings {
+    /// Takes over what the patch has.
+    pub fn apply(&mut self, patch: SettingsPatch) {
+        let SettingsPatch {
+            kind,
+            instructions,
+            modality,
+            turn_detection,
+            transcription,
+            voice,
+            speed,
+            tools,
+            tool_choice,
+            max_output_tokens,
+            temperature,
+        } = patch;
+        let now = self.clone();
+        *self = Self {
+            kind: kind.unwrap_or(now.kind),
+            instructions: instructions.unwrap_or(now.instructions),
+            modality: modality.unwrap_or(now.modality),
+            turn_detection: turn_detection.unwrap_or(now.turn_detection),
+            transcription: transcription.unwrap_or(now.transcription),
+            voice: voice.unwrap_or(now.voice),
+            speed: speed.unwrap_or(now.speed),
+            tools: tools.unwrap_or(now.tools),
+            tool_choice: tool_choice.unwrap_or(now.tool_choice),
+            max_output_tokens: max_output_tokens.unwrap_or(now.max_output_tokens),
+            temperature: temperature.unwrap_or(now.temperature),
+        };
+    }
+}
