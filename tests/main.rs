@@ -6,5 +6,6 @@ mod cli;
 mod common;
 mod layering;
 mod protocol;
+mod server;
 mod setup;
 mod turn;

@@ -1,6 +1,6 @@
 //! The dialects, message by message, without a session or a socket.
 
 mod client_events;
-mod kit;
+pub mod kit;
 mod malformed;
 mod server_events;

@@ -24,6 +24,7 @@ pub mod item;
 pub mod object;
 pub mod rejection;
 pub mod response;
+pub mod secret;
 mod transcript;
 pub mod turn_detection;
 
