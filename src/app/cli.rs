@@ -39,6 +39,52 @@ pub enum Command {
     /// List, show and fetch models.
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Measure a running server.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// Measurements.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Speak recordings to a server in real time and measure the gap to the answer's first sound.
+    Turn(TurnFlags),
+}
+
+/// Flags of `bench turn`.
+#[derive(Debug, Args)]
+pub struct TurnFlags {
+    /// The server's realtime endpoint.
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8080/v1/realtime")]
+    pub url: String,
+
+    /// Folder with WAV files, and what is said in them in index.tsv.
+    #[arg(long, value_name = "FOLDER", default_value = "tests/data/speech")]
+    pub dir: PathBuf,
+
+    /// Callers at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub callers: u32,
+
+    /// How often each recording is spoken.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+
+    /// Only recordings whose name contains this; may be repeated.
+    #[arg(long, value_name = "WORD")]
+    pub only: Vec<String>,
+
+    /// Also write the report as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Who decides that a turn has ended.
+    #[arg(long, default_value = "semantic_vad", value_parser = ["semantic_vad", "server_vad"])]
+    pub turn_detection: String,
+
+    /// Key, where the server asks for one.
+    #[arg(long, value_name = "KEY", env = "VOLUBLE_BENCH_KEY", hide_env_values = true)]
+    pub key: Option<String>,
 }
 
 /// Commands about models.
@@ -107,7 +153,7 @@ impl Command {
     fn entries(&self) -> Vec<Entry> {
         match self {
             Self::CheckConfig(flags) => flags.entries(),
-            Self::Models(_) => Vec::new(),
+            Self::Models(_) | Self::Bench(_) => Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@
 pub mod auth;
 pub mod bench;
 mod call;
+pub mod chat;
 pub mod check_config;
 pub mod cli;
 pub mod failure;
@@ -19,8 +20,10 @@ pub mod output;
 pub mod page;
 pub mod pump;
 mod routes;
+pub mod say;
 pub mod secrets;
 pub mod server;
+pub mod transcribe;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -29,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command};
+use cli::{BenchCommand, Cli, Command, TurnFlags};
 use failure::Failure;
 use output::Out;
 
@@ -59,8 +62,29 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::CheckConfig(_) => check_config::run(&settings, &mut out)?,
         Command::Models(command) => models::run(command, &settings.config, &mut out)?,
+        Command::Bench(BenchCommand::Turn(flags)) => measure(flags)?,
     }
     out.flush()
+}
+
+fn measure(flags: &TurnFlags) -> Result<(), Failure> {
+    let options = bench::Options {
+        url: flags.url.clone(),
+        dir: flags.dir.clone(),
+        callers: flags.callers as usize,
+        only: flags.only.clone(),
+        repeat: flags.repeat as usize,
+        json: flags.json.clone(),
+        turn_detection: flags.turn_detection.clone(),
+        key: flags.key.clone(),
+    };
+    match runtime()?.block_on(bench::turn(&options)) {
+        Ok(_) => Ok(()),
+        Err(bench::BenchError::Output { path, source }) => {
+            Err(Failure::writing(&path.display().to_string(), &source))
+        }
+        Err(error) => Err(Failure::Failed(error.to_string())),
+    }
 }
 
 /// Log lines go to stderr, so that stdout is the command's result alone.
@@ -78,4 +102,12 @@ fn start_logging(cli: &Cli) -> Result<(), Failure> {
         builder.try_init().ok()
     };
     Ok(())
+}
+
+/// The runtime of a command.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start worker threads: {error}")))
 }

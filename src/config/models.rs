@@ -17,7 +17,8 @@ pub struct Models {
     /// spaces (`python3 -m pip`); unset: the first of `python3 -m pip`, `pip3`,
     /// `pip` that runs.
     pub pip: Option<String>,
-    /// How often a failed download is tried again by the package client, 0..=20.
+    /// How often a failed download is tried again by the package client, 1..=20:
+    /// only its word about a retry tells a network that is down from a missing package.
     pub retries: u32,
 }
 
@@ -29,8 +30,8 @@ impl Default for Models {
 
 impl Section for Models {
     fn validate(&self) -> Result<(), Invalid> {
-        if self.retries > 20 {
-            return Err(Invalid::new("retries", "must be at most 20"));
+        if !(1..=20).contains(&self.retries) {
+            return Err(Invalid::new("retries", "must be within 1..=20"));
         }
         if self.pip.as_deref().is_some_and(|pip| pip.trim().is_empty()) {
             return Err(Invalid::new("pip", "must name a program, such as 'python3 -m pip'"));

@@ -14,9 +14,10 @@ use super::resolve::Schema;
 /// Every environment variable of ours begins so.
 pub const PREFIX: &str = "VOLUBLE_";
 
-/// Variables with our prefix that are no settings: the settings file itself,
-/// the log filter, and what only the tests read.
-const NOT_SETTINGS: &[&str] = &["VOLUBLE_CONFIG", "VOLUBLE_LOG", "VOLUBLE_SPEECH_DIR"];
+/// Variables with our prefix that are no settings: those that stand for a flag
+/// of a command, and what the Makefile and the tests hand to each other.
+const NOT_SETTINGS: &[&str] =
+    &["VOLUBLE_CONFIG", "VOLUBLE_LOG", "VOLUBLE_BENCH_KEY", "VOLUBLE_CACHE", "VOLUBLE_SPEECH_DIR"];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -116,7 +116,7 @@ fn a_wrong_type_names_origin_and_setting() {
 fn a_range_names_the_origin_of_the_value() {
     assert_eq!(
         fault(from_environment(&[("VOLUBLE_MODELS_RETRIES", "21")])),
-        "environment VOLUBLE_MODELS_RETRIES: models.retries: must be at most 20"
+        "environment VOLUBLE_MODELS_RETRIES: models.retries: must be within 1..=20"
     );
     assert_eq!(
         fault(from_file("\n[server]\nhost = \" \"\n")),

@@ -92,9 +92,10 @@ impl PackageClient {
             }
         };
         let said = said.join().unwrap_or_default();
-        // Best effort: the folder is emptied before its next use.
+        // Best effort: both folders are emptied before their next use.
         fs::remove_dir_all(scratch).ok();
         if !status.success() {
+            fs::remove_dir_all(into).ok();
             return Err(explain(package, into, &said, &status.to_string()));
         }
         wheel_in(into).ok_or_else(|| client("it reported success but left no package file".to_owned()))
@@ -158,13 +159,20 @@ fn explain(package: &Package, into: &Path, said: &str, status: &str) -> ModelsEr
         "ProxyError",
         "SSLError",
     ]) {
-        let cause = line("WARNING: Retrying").and_then(|line| line.rsplit("': ").next()).unwrap_or(&detail);
+        let cause = line("WARNING: Retrying").and_then(cause).unwrap_or(&detail);
         return ModelsError::Network { package: package_name, detail: shorten(cause) };
     }
     if has(&["No matching distribution", "Could not find a version"]) {
         return ModelsError::NotPublished { package: package_name, detail: shorten(&detail) };
     }
     ModelsError::Client { package: package_name, detail: shorten(&detail) }
+}
+
+/// The reason in the client's line about a retry: `... broken by 'Kind('<object>: reason')': /path`.
+fn cause(retry: &str) -> Option<&str> {
+    let quoted = retry.split_once("broken by '")?.1.split("': /").next()?;
+    let reason = quoted.rsplit_once(">: ").map_or(quoted, |(_, reason)| reason);
+    Some(reason.trim_end_matches(['\'', '"', ')']))
 }
 
 /// One line, not too long.

@@ -234,7 +234,7 @@ fn what_the_client_says_becomes_one_line() {
             r#"echo "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<x>: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/demo/" >&2
 echo 'ERROR: Could not find a version that satisfies the requirement demo (from versions: none)' >&2
 echo 'ERROR: No matching distribution found for demo' >&2; exit 1"#,
-            "cannot reach the package registry for demo-part1==1.0",
+            "cannot reach the package registry for demo-part1==1.0: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution;",
             "check the network",
         ),
         (
