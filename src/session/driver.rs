@@ -1,0 +1,364 @@
+//! Carries out what the machine decides: the task of one conversation.
+//!
+//! Owns: the one `select!`, the streams of the parts, timers, the queue towards
+//! the client. Decides nothing about the conversation.
+//!
+//! Bounds: while more than [`MOST_QUEUED`] events wait for the client no
+//! further command is read (the client is slowed down by its own connection); a
+//! client that takes no event at all for `session.reader_timeout_ms` is
+//! given up. Streams hand their events over channels of [`STREAM_EVENTS`];
+//! the parts do not wait for a slow session (see their seams).
+//! Dropping a stream's handle cancels its work, so the end of this task is the
+//! end of everything it started.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::command::{Command, CommandKind};
+use super::event::{EndReason, Event};
+use super::ids::ResponseId;
+use super::machine::{Effect, Input, Machine, Output, ResponseNumber, StreamId, Timer};
+use super::manager::Parts;
+use crate::audio::VAD_FRAME;
+use crate::config;
+use crate::error::Classify;
+use crate::llm::{Generation, LlmError};
+use crate::metrics;
+use crate::stt::{RecognitionEvent, RecognitionStream};
+use crate::tts::{SynthesisEvent, SynthesisStream};
+use crate::turn::vad::level_db;
+use crate::turn::{AudioTime, Completion, VoiceActivity};
+
+/// Events that may wait for the client before commands are no longer read.
+const MOST_QUEUED: usize = 256;
+/// Events of one stream that may wait for this task.
+const STREAM_EVENTS: usize = 256;
+/// Audio handled at a time, so that a long piece does not keep other sessions waiting.
+const PIECE: usize = VAD_FRAME * 8;
+
+/// Ends of the session's channels.
+pub(super) struct Ends {
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) events: mpsc::Sender<Event>,
+    /// Turns true when the server drains.
+    pub(super) drain: watch::Receiver<bool>,
+}
+
+/// One conversation's task.
+pub(super) struct Driver {
+    machine: Machine,
+    parts: Parts,
+    limits: config::session::Session,
+    started: Instant,
+    voice: Box<dyn VoiceActivity>,
+    completion: Arc<dyn Completion>,
+    /// Samples that do not fill a frame yet.
+    rest: Vec<f32>,
+    framed: AudioTime,
+    recognitions: HashMap<StreamId, Box<dyn RecognitionStream>>,
+    generations: HashMap<ResponseNumber, Box<dyn Generation>>,
+    voices: HashMap<ResponseNumber, Box<dyn SynthesisStream>>,
+    timers: HashMap<Timer, Instant>,
+    queue: VecDeque<Event>,
+    inputs: mpsc::Sender<Input>,
+    tasks: JoinSet<()>,
+}
+
+impl Driver {
+    /// A driver and the channel of what its streams say.
+    pub(super) fn new(
+        machine: Machine,
+        parts: Parts,
+        limits: config::session::Session,
+        voice: Box<dyn VoiceActivity>,
+    ) -> (Self, mpsc::Receiver<Input>) {
+        let (inputs, received) = mpsc::channel(STREAM_EVENTS);
+        let driver = Self {
+            machine,
+            completion: parts.turn_models.completion(),
+            parts,
+            limits,
+            started: Instant::now(),
+            voice,
+            rest: Vec::with_capacity(VAD_FRAME),
+            framed: 0,
+            recognitions: HashMap::new(),
+            generations: HashMap::new(),
+            voices: HashMap::new(),
+            timers: HashMap::new(),
+            queue: VecDeque::new(),
+            inputs,
+            tasks: JoinSet::new(),
+        };
+        (driver, received)
+    }
+
+    /// Runs until the client has gone, the time is over or the server drains; then joins what it started.
+    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>, ends: Ends) {
+        let Ends { mut commands, events, mut drain } = ends;
+        let expiry = self.started + Duration::from_secs(u64::from(self.limits.max_minutes) * 60);
+        let patience = Duration::from_millis(u64::from(self.limits.reader_timeout_ms));
+        let mut stuck_since = Instant::now();
+        let mut draining = false;
+        self.carry_out();
+        loop {
+            if self.machine.has_ended() && self.queue.is_empty() {
+                break;
+            }
+            let due = self.timers.iter().min_by_key(|(_, at)| **at).map(|(timer, at)| (*timer, *at));
+            let alive = !self.machine.has_ended();
+            tokio::select! {
+                biased;
+                permit = events.reserve(), if !self.queue.is_empty() => {
+                    let (Ok(permit), Some(event)) = (permit, self.queue.pop_front()) else { break };
+                    permit.send(event);
+                    stuck_since = Instant::now();
+                }
+                () = tokio::time::sleep_until(stuck_since + patience), if !self.queue.is_empty() => {
+                    debug!("the client reads nothing: its session ends");
+                    self.end(EndReason::Failed);
+                    break;
+                }
+                () = events.closed() => break,
+                Some(input) = inputs.recv(), if alive => {
+                    self.step(input);
+                }
+                () = tokio::time::sleep_until(due.map_or(expiry, |(_, at)| at)), if alive && due.is_some() => {
+                    if let Some((timer, _)) = due {
+                        self.timers.remove(&timer);
+                        self.step(Input::Timer(timer));
+                    }
+                }
+                () = tokio::time::sleep_until(expiry), if alive => self.end(EndReason::Expired),
+                () = async { drop(drain.wait_for(|drain| *drain).await) }, if alive && !draining => {
+                    draining = true;
+                    self.step(Input::Drain);
+                }
+                command = commands.recv(), if alive && self.queue.len() < MOST_QUEUED => match command {
+                    Some(command) => self.command(command).await,
+                    None => self.end(EndReason::Closed),
+                },
+            }
+            if self.queue.is_empty() {
+                stuck_since = Instant::now();
+            }
+        }
+        // Handles first: dropping them cancels the work, so that the forwarders end.
+        self.recognitions.clear();
+        self.generations.clear();
+        self.voices.clear();
+        drop(inputs);
+        self.tasks.shutdown().await;
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn end(&mut self, reason: EndReason) {
+        let now = self.now();
+        self.machine.end(now, reason);
+        self.carry_out();
+    }
+
+    fn step(&mut self, input: Input) {
+        let now = self.now();
+        self.machine.handle(now, input);
+        self.carry_out();
+    }
+
+    async fn command(&mut self, command: Command) {
+        let CommandKind::AppendAudio(samples) = command.kind else {
+            return self.step(Input::Command(command));
+        };
+        for piece in samples.chunks(PIECE) {
+            let kind = CommandKind::AppendAudio(piece.to_vec());
+            self.step(Input::Command(Command { tag: command.tag.clone(), kind }));
+            self.listen(piece);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Scores every whole frame.
+    fn listen(&mut self, mut samples: &[f32]) {
+        while !samples.is_empty() {
+            let count = (VAD_FRAME - self.rest.len()).min(samples.len());
+            self.rest.extend_from_slice(&samples[..count]);
+            samples = &samples[count..];
+            if self.rest.len() < VAD_FRAME {
+                return;
+            }
+            self.framed += VAD_FRAME as AudioTime;
+            let voice = match self.voice.score(&self.rest) {
+                Ok(voice) => voice,
+                Err(error) => {
+                    warn!(%error, "a frame was not scored");
+                    metrics::record_error(error.kind());
+                    0.0
+                }
+            };
+            let level_db = level_db(&self.rest);
+            self.rest.clear();
+            self.step(Input::Frame { end: self.framed, voice, level_db });
+        }
+    }
+
+    /// Does everything that the machine asks, and what follows from doing it.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.machine.poll() {
+            match output {
+                Output::Event(event) => self.queue.push_back(event),
+                Output::Effect(effect) => {
+                    if let Some(input) = self.effect(effect) {
+                        let now = self.now();
+                        self.machine.handle(now, input);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does one thing; a refusal comes back as an input.
+    fn effect(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::ScoreCompletion { asked, audio } => self.score(asked, audio),
+            Effect::ResetHearing => {
+                self.voice.reset();
+                self.framed += self.rest.len() as AudioTime;
+                self.rest.clear();
+            }
+            Effect::OpenRecognition(stream, options) => {
+                let (sender, receiver) = mpsc::channel(STREAM_EVENTS);
+                match self.parts.recognizer.open(&options, sender) {
+                    Ok(handle) => {
+                        self.recognitions.insert(stream, handle);
+                        self.forward(receiver, move |event| Input::Recognition(stream, event));
+                    }
+                    Err(error) => {
+                        metrics::record_error(error.kind());
+                        let message = error.public_message();
+                        return Some(Input::Recognition(
+                            stream,
+                            RecognitionEvent::Failed { marker: None, message },
+                        ));
+                    }
+                }
+            }
+            Effect::Recognize(stream, samples) => {
+                if let Some(handle) = self.recognitions.get_mut(&stream) {
+                    handle.push(&samples);
+                }
+            }
+            Effect::Flush(stream, marker) => {
+                if let Some(handle) = self.recognitions.get_mut(&stream) {
+                    handle.flush(marker);
+                }
+            }
+            Effect::CloseRecognition(stream) => drop(self.recognitions.remove(&stream)),
+            Effect::Generate(number, request) => {
+                let (sender, receiver) = mpsc::channel(STREAM_EVENTS);
+                match self.parts.generator.start(*request, sender) {
+                    Ok(handle) => {
+                        self.generations.insert(number, handle);
+                        self.forward(receiver, move |event| Input::Generation(number, event));
+                    }
+                    Err(error) => {
+                        metrics::record_error(error.kind());
+                        let too_long = matches!(error, LlmError::TooLong { .. });
+                        let message = error.public_message();
+                        return Some(Input::GenerationRefused { response: number, message, too_long });
+                    }
+                }
+            }
+            Effect::OpenSynthesis(number, voice) => {
+                let (sender, receiver) = mpsc::channel(STREAM_EVENTS);
+                match self.parts.synthesizer.open(&voice, sender) {
+                    Ok(handle) => {
+                        self.voices.insert(number, handle);
+                        self.forward(receiver, move |event| Input::Synthesis(number, event));
+                    }
+                    Err(error) => {
+                        metrics::record_error(error.kind());
+                        let message = error.public_message();
+                        return Some(Input::Synthesis(number, SynthesisEvent::Failed { message }));
+                    }
+                }
+            }
+            Effect::Speak(number, text) => {
+                if let Some(handle) = self.voices.get_mut(&number) {
+                    handle.feed(&text);
+                }
+            }
+            Effect::FinishSpeech(number) => {
+                if let Some(handle) = self.voices.get_mut(&number) {
+                    handle.finish();
+                }
+            }
+            Effect::Stop(number, response) => {
+                self.close(number);
+                self.drop_audio(&response);
+            }
+            Effect::Close(number) => self.close(number),
+            Effect::SetTimer(timer, at) => {
+                self.timers.insert(timer, self.started + at);
+            }
+            Effect::ClearTimer(timer) => {
+                self.timers.remove(&timer);
+            }
+            Effect::Record(timeline) => {
+                metrics::record_turn(&timeline);
+                debug!(?timeline, "a turn was measured");
+            }
+        }
+        None
+    }
+
+    fn close(&mut self, number: ResponseNumber) {
+        self.generations.remove(&number);
+        self.voices.remove(&number);
+    }
+
+    /// What was not handed over yet of a stopped answer must not sound any more.
+    fn drop_audio(&mut self, response: &ResponseId) {
+        self.queue.retain(|event| !matches!(event, Event::AudioDelta { at, .. } if at.response == *response));
+    }
+
+    fn score(&mut self, asked: AudioTime, audio: Vec<f32>) {
+        let (completion, inputs) = (self.completion.clone(), self.inputs.clone());
+        self.tasks.spawn(async move {
+            match tokio::task::spawn_blocking(move || completion.score(&audio)).await {
+                // The session may have ended meanwhile: then nobody asks any more.
+                Ok(Ok(probability)) => drop(inputs.send(Input::Completion { asked, probability }).await),
+                Ok(Err(error)) => {
+                    warn!(%error, "completion was not scored: silence decides");
+                    metrics::record_error(error.kind());
+                }
+                Err(error) => warn!(%error, "the completion scorer broke: silence decides"),
+            }
+        });
+    }
+
+    /// Brings a stream's events to this task, each with the name of its stream.
+    fn forward<T: Send + 'static>(
+        &mut self,
+        mut receiver: mpsc::Receiver<T>,
+        name: impl Fn(T) -> Input + Send + 'static,
+    ) {
+        // Forwarders that have ended are collected as new ones come.
+        while self.tasks.try_join_next().is_some() {}
+        let inputs = self.inputs.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = receiver.recv().await {
+                if inputs.send(name(event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
