@@ -22,6 +22,7 @@ pub mod pump;
 mod routes;
 pub mod say;
 pub mod secrets;
+pub mod serve;
 pub mod server;
 pub mod transcribe;
 

@@ -56,7 +56,8 @@ impl Stop {
     /// # Errors
     /// When the system refuses.
     pub fn listen() -> Result<Self, Failure> {
-        let catch = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
+        let catch =
+            |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
@@ -79,9 +80,14 @@ mod tests {
         let port = first.local_addr().expect("bound").port();
         let error = listen(&Server { port, ..Server::default() }).await.expect_err("taken");
         let text = error.to_string();
-        assert!(text.starts_with(&format!("port {port} on 127.0.0.1 is taken")) && text.contains("--port"), "{text}");
+        assert!(
+            text.starts_with(&format!("port {port} on 127.0.0.1 is taken")) && text.contains("--port"),
+            "{text}"
+        );
         assert_eq!(error.exit_code(), 1);
-        let error = listen(&Server { host: "192.0.2.1".to_owned(), ..Server::default() }).await.expect_err("not ours");
+        let error = listen(&Server { host: "192.0.2.1".to_owned(), ..Server::default() })
+            .await
+            .expect_err("not ours");
         assert!(error.to_string().contains("192.0.2.1 is no address of this machine"), "{error}");
     }
 
