@@ -8,4 +8,5 @@ mod layering;
 mod protocol;
 mod server;
 mod setup;
+mod tts;
 mod turn;

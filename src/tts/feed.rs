@@ -48,6 +48,8 @@ pub struct Clause {
     pub text: String,
     /// Its first byte, counted in everything fed.
     pub from: usize,
+    /// Whether it begins inside a code fence.
+    pub in_code: bool,
 }
 
 impl Clause {
@@ -71,8 +73,9 @@ pub struct Cutter {
     from: usize,
     /// Clauses handed out.
     cut: usize,
-    /// Inside a code fence.
+    /// Inside a code fence, now and where `text` begins.
     fence: bool,
+    began_in_code: bool,
 }
 
 /// What the end of a word says about the place after it.
@@ -102,6 +105,7 @@ impl Cutter {
             from: 0,
             cut: 0,
             fence: false,
+            began_in_code: false,
         }
     }
 
@@ -133,7 +137,10 @@ impl Cutter {
 
     fn take(&mut self, end: usize) -> Clause {
         let rest = self.text.split_off(end);
-        let clause = Clause { text: std::mem::replace(&mut self.text, rest), from: self.from };
+        let text = std::mem::replace(&mut self.text, rest);
+        let clause = Clause { text, from: self.from, in_code: self.began_in_code };
+        // What is left holds no fence: a cut is made at its end or at a space in its last line.
+        self.began_in_code = self.fence;
         self.from = clause.to();
         self.cut += 1;
         self.chars = self.text.chars().count();

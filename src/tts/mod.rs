@@ -4,8 +4,11 @@
 //! word timing. Must not know: sessions, protocols, the language model.
 
 pub mod feed;
+pub mod normalise;
+pub mod piper;
 mod port;
 pub mod scripted;
+pub mod worker;
 
 pub use port::PlacedWord;
 

@@ -6,6 +6,7 @@
 //! receiver's thread. So a slow listener holds up nobody but itself.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -92,7 +93,10 @@ impl Way {
         let mut context = Context::from_waker(waker);
         let Some(sender) = &mut self.sender else { return };
         while !self.waiting.is_empty() {
-            match sender.poll_reserve(&mut context) {
+            // Not under the task's budget: when that is used up, the channel wakes the waker at once, which
+            // would enter this port a second time, under its own lock.
+            let reserve = std::pin::pin!(tokio::task::unconstrained(poll_fn(|cx| sender.poll_reserve(cx))));
+            match reserve.poll(&mut context) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(())) => {
                     let event = self.waiting.pop_front().expect("checked above to hold one");
@@ -179,6 +183,17 @@ mod tests {
         assert!(!port.is_waiting());
         assert!(idle.load(Ordering::Relaxed) >= 1);
         assert!(rx.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_task_out_of_budget_is_no_deadlock() {
+        let (tx, mut rx) = mpsc::channel(1);
+        let port = Port::new(tx, || {});
+        for n in 0..1_000 {
+            port.put([audio(n), audio(n)]);
+            assert_eq!(rx.try_recv(), Ok(audio(n)));
+            assert_eq!(rx.try_recv(), Ok(audio(n)));
+        }
     }
 
     #[test]
