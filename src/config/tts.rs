@@ -28,6 +28,9 @@ pub struct Tts {
     pub clause_chars: usize,
     /// Characters at which a clause is cut wherever it is. 20..=2000.
     pub max_clause_chars: usize,
+    /// Part of the voice's own chance variation in sound and rhythm that is kept: 0 says the same text the
+    /// same way every time, 1 is lively. 0..=1.
+    pub variation: f32,
     /// Silence kept after a sentence, in milliseconds at speed 1. 0..=2000.
     pub sentence_pause_ms: u32,
     /// Silence kept after a comma and the like, in milliseconds at speed 1. 0..=2000.
@@ -52,6 +55,7 @@ impl Default for Tts {
             first_clause_words: 7,
             clause_chars: 90,
             max_clause_chars: 240,
+            variation: 1.0,
             sentence_pause_ms: 280,
             comma_pause_ms: 140,
             joint_pause_ms: 30,
@@ -79,6 +83,9 @@ impl Section for Tts {
         within("first_clause_words", self.first_clause_words as u64, 2..=50)?;
         within("clause_chars", self.clause_chars as u64, 10..=1_000)?;
         within("max_clause_chars", self.max_clause_chars as u64, 20..=2_000)?;
+        if !(0.0..=1.0).contains(&self.variation) {
+            return Err(Invalid::new("variation", "must be from 0 to 1"));
+        }
         within("sentence_pause_ms", self.sentence_pause_ms.into(), 0..=2_000)?;
         within("comma_pause_ms", self.comma_pause_ms.into(), 0..=2_000)?;
         within("joint_pause_ms", self.joint_pause_ms.into(), 0..=2_000)

@@ -64,8 +64,7 @@ pub fn tokens(text: &str, base: usize, language: Language, in_code: bool) -> Vec
         let c = text.char(at);
         let written = (language == Language::English)
             .then(|| {
-                let rules: [fn(&Text, usize, &mut Vec<Token>) -> Option<usize>; 4] =
-                    [address::read, when::read, figure::read, word::read];
+                let rules: [Rule; 4] = [address::read, when::read, figure::read, word::read];
                 rules.iter().find_map(|rule| rule(&text, at, &mut out))
             })
             .flatten();
@@ -80,6 +79,9 @@ pub fn tokens(text: &str, base: usize, language: Language, in_code: bool) -> Vec
     }
     out
 }
+
+/// Reads what begins at a place, puts its words out, and gives the place after it.
+type Rule = fn(&Text, usize, &mut Vec<Token>) -> Option<usize>;
 
 /// Text without markup: each character with the bytes it stands for.
 struct Text {
@@ -144,8 +146,7 @@ impl Text {
     /// Whether these characters stand here, upper and lower case alike.
     fn is_here(&self, at: usize, what: &str) -> bool {
         what.chars().enumerate().all(|(offset, c)| {
-            at + offset < self.chars.len()
-                && self.char(at + offset).to_ascii_lowercase() == c.to_ascii_lowercase()
+            at + offset < self.chars.len() && self.char(at + offset).eq_ignore_ascii_case(&c)
         })
     }
 

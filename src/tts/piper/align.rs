@@ -52,8 +52,8 @@ fn own(answer: &str, owner: impl Fn(usize, usize) -> usize) -> Vec<Owned> {
 fn owners(whole: &[char], parts: &[(char, usize)]) -> Vec<usize> {
     let width = parts.len() + 1;
     let mut cost = vec![0u32; (whole.len() + 1) * width];
-    for j in 1..width {
-        cost[j] = j as u32 * 2;
+    for (j, cost) in cost.iter_mut().enumerate().take(width) {
+        *cost = j as u32 * 2;
     }
     for i in 1..=whole.len() {
         cost[i * width] = i as u32 * 2;

@@ -86,11 +86,13 @@ impl Synthesizer for Piper {
 /// The voices, as the thread drives them.
 pub struct Speakers {
     voices: Vec<Speaker>,
-    pauses: Pauses,
+    manner: Manner,
 }
 
+/// What the settings say of the way of speaking. Pauses in milliseconds.
 #[derive(Clone, Copy)]
-struct Pauses {
+struct Manner {
+    variation: f32,
     sentence: u32,
     comma: u32,
     joint: u32,
@@ -161,20 +163,21 @@ impl Speakers {
         if voices.is_empty() {
             return Err(TtsError::Model("no voice is set (tts.voices)".to_owned()));
         }
-        let pauses = Pauses {
+        let manner = Manner {
+            variation: settings.variation,
             sentence: settings.sentence_pause_ms,
             comma: settings.comma_pause_ms,
             joint: settings.joint_pause_ms,
         };
-        Ok(Self { voices, pauses })
+        Ok(Self { voices, manner })
     }
 
     fn warm_up(&mut self) -> Result<(), TtsError> {
-        let pauses = self.pauses;
+        let manner = self.manner;
         for speaker in &mut self.voices {
             let clause = super::feed::Clause { text: WARM_UP.to_owned(), from: 0, in_code: false };
             let spoken =
-                speaker.speak(&Job { clause, voice: VoiceOptions::default(), last: true }, pauses)?;
+                speaker.speak(&Job { clause, voice: VoiceOptions::default(), last: true }, manner)?;
             if spoken.samples.is_empty() {
                 return Err(TtsError::Model(format!("voice '{}' makes no sound", speaker.name)));
             }
@@ -186,7 +189,7 @@ impl Speakers {
 impl Speak for Speakers {
     fn speak(&mut self, job: &Job) -> Result<Spoken, TtsError> {
         let index = self.voices.iter().position(|voice| voice.name == job.voice.voice).unwrap_or(0);
-        self.voices[index].speak(job, self.pauses)
+        self.voices[index].speak(job, self.manner)
     }
 
     fn recover(&mut self) {
@@ -207,7 +210,7 @@ impl Speak for Speakers {
 }
 
 impl Speaker {
-    fn speak(&mut self, job: &Job, pauses: Pauses) -> Result<Spoken, TtsError> {
+    fn speak(&mut self, job: &Job, manner: Manner) -> Result<Spoken, TtsError> {
         let script = self.script(job)?;
         if script.phonemes.iter().all(|phoneme| phoneme.word.is_none()) {
             return Ok(Spoken::default());
@@ -217,6 +220,8 @@ impl Speaker {
         let speed = speed.clamp(*SPEEDS.start(), *SPEEDS.end());
         let mut scales = self.file.inference;
         scales.length_scale /= speed;
+        scales.noise_scale *= manner.variation;
+        scales.noise_w *= manner.variation;
         let mut sound = self.model.run(&ids.ids, scales, self.speaker)?;
         let exact = sound.lengths.is_some();
         let lengths =
@@ -226,9 +231,9 @@ impl Speaker {
         let pause_ms = match script.mark {
             // What comes after the last clause is silence anyway.
             _ if job.last => 0,
-            Some('.' | '?' | '!') => pauses.sentence,
-            Some(_) => pauses.comma,
-            None => pauses.joint,
+            Some('.' | '?' | '!') => manner.sentence,
+            Some(_) => manner.comma,
+            None => manner.joint,
         };
         let pause = (f64::from(rate) * f64::from(pause_ms) / 1_000.0 / f64::from(speed)) as usize;
         let cut = shape::trim(&mut sound.samples, rate, pause);
@@ -242,7 +247,7 @@ impl Speaker {
         };
         let word_of = |id: &Option<usize>| id.and_then(|phoneme| script.phonemes[phoneme].word);
         let of: Vec<Option<usize>> = ids.of.iter().map(word_of).collect();
-        let words = shape::spans(&lengths, &of, script.words.len())
+        let words = shape::with_onsets(shape::spans(&lengths, &of, script.words.len()), &lengths, &of)
             .into_iter()
             .zip(&script.words)
             .map(|((start, end), (from, to))| PlacedWord {

@@ -11,6 +11,9 @@ const LEAD: usize = 4;
 /// Kept after the last sound, in steps: 20 ms, so that it can fade.
 const TAIL: usize = 8;
 
+/// Longest onset that is looked for in a blank, in samples: two frames.
+const MOST_ONSET: usize = 512;
+
 /// Where the sound of a clause lies: its first sample and the one after its
 /// last, with a little air. `None` when it is all silence.
 pub fn audible(samples: &[f32], rate: u32) -> Option<std::ops::Range<usize>> {
@@ -71,6 +74,30 @@ pub fn spans(lengths: &[usize], of: &[Option<usize>], words: usize) -> Vec<(usiz
         .collect()
 }
 
+/// Moves the begin of each word back by half of the blank before it, where
+/// that belongs to no word. The network gives a consonant's onset to the blank
+/// before it; measured against the sound of stops after a pause, this halves
+/// the error, to about a frame.
+pub fn with_onsets(
+    mut spans: Vec<(usize, usize)>,
+    lengths: &[usize],
+    of: &[Option<usize>],
+) -> Vec<(usize, usize)> {
+    let mut at = 0;
+    let mut before = 0;
+    for ((length, word), last) in lengths.iter().zip(of).zip(std::iter::once(&None).chain(of)) {
+        if let Some(word) = word
+            && last.is_none()
+            && spans[*word].0 == at
+        {
+            spans[*word].0 -= (before / 2).min(MOST_ONSET);
+        }
+        before = *length;
+        at += length;
+    }
+    spans
+}
+
 /// Lengths in proportion, for a network that does not tell: each id as long as any other.
 pub fn even_lengths(samples: usize, ids: usize) -> Vec<usize> {
     (0..ids).map(|id| samples * (id + 1) / ids - samples * id / ids).collect()
@@ -125,6 +152,13 @@ mod tests {
     fn words_span_their_ids() {
         let of = [None, Some(0), Some(0), None, Some(2), None];
         assert_eq!(spans(&[10, 20, 30, 40, 50, 60], &of, 3), [(10, 60), (60, 60), (100, 150)]);
+    }
+
+    #[test]
+    fn a_word_begins_in_the_blank_before_it() {
+        let (lengths, of) = ([10, 20, 30, 40, 4_000, 50], [None, None, Some(0), Some(1), None, Some(2)]);
+        let spans = spans(&lengths, &of, 3);
+        assert_eq!(with_onsets(spans, &lengths, &of), [(20, 60), (60, 100), (4_100 - 512, 4_150)]);
     }
 
     #[test]
