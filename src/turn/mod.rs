@@ -8,6 +8,7 @@
 pub mod barge_in;
 pub mod endpoint;
 pub mod local;
+pub mod scripted;
 pub mod semantic;
 pub mod vad;
 pub mod words;

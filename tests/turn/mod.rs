@@ -2,3 +2,4 @@
 //! recordings.
 
 mod goldens;
+mod recordings;
