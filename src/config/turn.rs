@@ -28,10 +28,16 @@ pub struct Turn {
     pub likely_ms: u32,
     /// Silences at which completion is scored, ascending. 32..=10000 each.
     pub score_at_ms: Vec<u32>,
-    /// Silence that must pass before a turn that sounds complete ends. 32..=5000.
-    pub complete_wait_ms: u32,
-    /// Completion probability from which a turn sounds complete. 0..=1.
-    pub complete_at: f32,
+    /// Mean completion probability from which a turn surely is complete. 0..=1.
+    pub sure_at: f32,
+    /// Silence after which a turn that surely is complete ends. 32..=5000.
+    pub sure_wait_ms: u32,
+    /// Mean completion probability from which a turn may be complete. 0..=1.
+    pub maybe_at: f32,
+    /// Silence after which a turn that may be complete ends. 32..=10000.
+    pub maybe_wait_ms: u32,
+    /// Least silence after digits, as more of them often follow. 0..=10000.
+    pub number_wait_ms: u32,
     /// Silence that ends a turn which sounds incomplete, with eagerness `high`. 100..=20000.
     pub wait_high_ms: u32,
     /// The same with eagerness `medium` and `auto`. 100..=20000.
@@ -81,12 +87,15 @@ impl Default for Turn {
             min_snr_db: 8.0,
             min_level_db: -60.0,
             likely_ms: 128,
-            score_at_ms: vec![128, 320, 512, 800, 1200, 1800],
-            complete_wait_ms: 192,
-            complete_at: 0.5,
-            wait_high_ms: 1_200,
-            wait_medium_ms: 2_000,
-            wait_low_ms: 4_000,
+            score_at_ms: vec![128, 256, 384, 512, 704, 960],
+            sure_at: 0.93,
+            sure_wait_ms: 320,
+            maybe_at: 0.4,
+            maybe_wait_ms: 704,
+            number_wait_ms: 1_000,
+            wait_high_ms: 800,
+            wait_medium_ms: 1_300,
+            wait_low_ms: 2_500,
             max_turn_ms: 120_000,
             barge_in: BargeIn::default(),
         }
@@ -131,8 +140,11 @@ impl Section for Turn {
         if !self.score_at_ms.is_sorted() {
             return Err(Invalid::new("score_at_ms", "must ascend"));
         }
-        within("complete_wait_ms", self.complete_wait_ms, 32.0, 5_000.0)?;
-        within("complete_at", self.complete_at, 0.0, 1.0)?;
+        within("sure_at", self.sure_at, 0.0, 1.0)?;
+        within("sure_wait_ms", self.sure_wait_ms, 32.0, 5_000.0)?;
+        within("maybe_at", self.maybe_at, 0.0, 1.0)?;
+        within("maybe_wait_ms", self.maybe_wait_ms, 32.0, 10_000.0)?;
+        within("number_wait_ms", self.number_wait_ms, 0.0, 10_000.0)?;
         within("wait_high_ms", self.wait_high_ms, 100.0, 20_000.0)?;
         within("wait_medium_ms", self.wait_medium_ms, 100.0, 20_000.0)?;
         within("wait_low_ms", self.wait_low_ms, 100.0, 20_000.0)?;

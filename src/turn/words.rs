@@ -24,6 +24,10 @@ impl Tail {
     pub fn of(text: &str) -> Self {
         let text = text.trim();
         let Some(last) = text.split_whitespace().next_back() else { return Self::Nothing };
+        // Nobody goes on counting after a question.
+        if text.ends_with(['?', '？']) {
+            return Self::Sentence;
+        }
         let bare = last.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
         if bare.ends_with(|c: char| c.is_ascii_digit()) || NUMBERS.contains(&bare.as_str()) {
             return Self::Number;
@@ -31,7 +35,7 @@ impl Tail {
         if text.ends_with("...") || text.ends_with('…') {
             return Self::Open;
         }
-        if text.ends_with(['.', '?', '!', '。', '？', '！']) { Self::Sentence } else { Self::Open }
+        if text.ends_with(['.', '!', '。', '！']) { Self::Sentence } else { Self::Open }
     }
 }
 
@@ -57,6 +61,7 @@ mod tests {
             ("What is the capital of France?", Tail::Sentence),
             ("My number is 212, 555", Tail::Number),
             ("Four nine.", Tail::Number),
+            ("What is two plus two?", Tail::Sentence),
             ("广州市房地产。", Tail::Sentence),
         ] {
             assert_eq!(Tail::of(text), tail, "{text:?}");
