@@ -25,6 +25,10 @@ use crate::common::data_dir;
 /// Background before and after a recording.
 const LEAD: Millis = Millis(1_000);
 const TAIL: Millis = Millis(6_000);
+/// From the decision to the first audible sample of the answer, at the least, seconds.
+const ANSWER_AUDIBLE: f64 = 0.6;
+/// Padding before the voice in both kinds of detection, seconds.
+const PADDING: f64 = 0.3;
 /// What a completion score takes until its answer is there, in frames.
 const SCORE_FRAMES: usize = 3;
 
@@ -156,6 +160,15 @@ impl Marked {
         heard.ends.iter().filter(|(at, _)| *at < speech_end - 0.05 && !allowed(*at)).count()
     }
 
+    /// Whether the speaker went on after an end so late that the answer would have begun.
+    fn noticed(&self, heard: &Heard) -> bool {
+        let Some((_, speech_end)) = self.speech else { return false };
+        heard.ends.iter().any(|(at, _)| {
+            let resumed = heard.starts.iter().map(|(_, from)| *from + PADDING).find(|from| from > at);
+            *at < speech_end - 0.05 && resumed.is_some_and(|from| from - at > ANSWER_AUDIBLE)
+        })
+    }
+
     /// From the marked end of speech to the decision, seconds; `None` when there is none.
     fn delay(&self, heard: &Heard) -> Option<f64> {
         let (_, speech_end) = self.speech?;
@@ -202,6 +215,11 @@ fn table(models: &LocalTurnModels, recordings: &[Marked], detection: Detection) 
         }
         summary.turns += 1;
         summary.cut += usize::from(premature > 0);
+        summary.noticed += usize::from(marked.noticed(&heard));
+        if marked.kind == "speech" {
+            summary.speech += 1;
+            summary.cut_speech += usize::from(premature > 0);
+        }
         summary.unheard += usize::from(first.is_none());
         summary.late_onset +=
             usize::from(first.zip(marked.speech).is_some_and(|(first, speech)| first.1 > speech.0 + 0.05));
@@ -210,9 +228,12 @@ fn table(models: &LocalTurnModels, recordings: &[Marked], detection: Detection) 
     println!("{text}");
     let mut delays = summary.delays.clone();
     println!(
-        "{detection:?}\n{} turns, {} cut, {} unheard, {} begun late, {} starts on noise, median delay {:.0} ms, P90 {:.0} ms",
+        "{detection:?}\n{} turns, {} cut ({} noticed; {} of {} without a pause), {} unheard, {} begun late, {} starts on noise, median delay {:.0} ms, P90 {:.0} ms",
         summary.turns,
         summary.cut,
+        summary.noticed,
+        summary.cut_speech,
+        summary.speech,
         summary.unheard,
         summary.late_onset,
         summary.noise_starts,
@@ -227,6 +248,11 @@ struct Summary {
     turns: usize,
     /// Turns ended before their end.
     cut: usize,
+    /// Those whose speaker went on only when the answer would have been audible.
+    noticed: usize,
+    /// Turns without a pause of 0.4 s, and how many of them were cut.
+    speech: usize,
+    cut_speech: usize,
     unheard: usize,
     /// Turns whose kept audio begins after the marked start.
     late_onset: usize,
@@ -234,6 +260,9 @@ struct Summary {
     delays: Vec<f64>,
 }
 
+/// What the policy is to reach on the recordings that ship with the repository. A pause of half a second
+/// between two sentences cannot be told from the end of a turn; such recordings (`pause`,
+/// `digits`) count by what the caller would notice: [`Marked::noticed`].
 #[test]
 fn recordings_are_turns() {
     let models = models();
@@ -243,10 +272,10 @@ fn recordings_are_turns() {
     assert_eq!(semantic.late_onset, 0);
     assert!(semantic.turns >= 10);
     assert_eq!(semantic.delays.len(), semantic.turns, "every turn ends");
-    assert!(
-        semantic.cut * 20 <= semantic.turns.max(20),
-        "{} of {} turns are cut",
-        semantic.cut,
-        semantic.turns
-    );
+    assert!(semantic.cut_speech * 20 <= semantic.speech, "{} of {}", semantic.cut_speech, semantic.speech);
+    assert!(semantic.noticed * 20 <= semantic.turns, "{} of {}", semantic.noticed, semantic.turns);
+    assert!(semantic.noise_starts <= 1, "{} starts on noise", semantic.noise_starts);
+    let silence = Detection::Silence { threshold: 0.5, prefix_padding: Millis(300), silence: Millis(500) };
+    let plain = table(&models, &recordings, silence);
+    assert_eq!((plain.unheard, plain.late_onset), (0, 0));
 }
