@@ -4,6 +4,7 @@
 
 mod cli;
 mod common;
+mod engine;
 mod layering;
 mod protocol;
 mod server;
