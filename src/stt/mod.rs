@@ -4,9 +4,20 @@
 //! transcripts, the guards against loops and hallucinations. Must not know:
 //! sessions, protocols, the language model.
 
+mod board;
+mod decode;
+mod guards;
+mod level;
+pub mod scripted;
+mod utterance;
+mod whisper;
+mod worker;
+
 use tokio::sync::mpsc;
 
 use crate::error::{Classify, Kind, Private};
+
+pub use whisper::Whisper;
 
 /// What a recogniser may be told about one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
