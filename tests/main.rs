@@ -8,6 +8,7 @@ mod engine;
 mod layering;
 mod protocol;
 mod server;
+mod llm;
 mod setup;
 mod tts;
 mod turn;
