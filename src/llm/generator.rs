@@ -32,6 +32,9 @@ pub trait Decoder: Send + Sync + 'static {
     /// What the engine refuses.
     fn submit(&self, request: Request) -> Result<TokenStream, EngineError>;
 
+    /// Reads a prompt that others will share the beginning of; a hint.
+    fn prime(&self, prompt: Vec<u32>);
+
     /// Frees the cache kept under this key.
     fn forget(&self, cache_key: u64);
 
@@ -152,6 +155,16 @@ impl<D: Decoder> Generator for TextGenerator<D> {
             },
         )?;
         Ok(Box::new(Running(runtime.spawn(write(writer, stream, events)).abort_handle())))
+    }
+
+    fn prime(&self, messages: &[Message], tools: &[Tool]) {
+        // The head of the assistant's turn at the end is not shared; a few tokens read in vain.
+        // What cannot be rendered is reported when the answer is asked for.
+        if let Ok(prompt) = self.prompter.ids(messages, tools)
+            && prompt.len() < self.limit
+        {
+            self.decoder.prime(prompt);
+        }
     }
 
     fn forget(&self, cache_key: u64) {
@@ -283,6 +296,8 @@ mod tests {
             }
             Ok(TokenStream { events })
         }
+
+        fn prime(&self, _: Vec<u32>) {}
 
         fn forget(&self, _: u64) {}
 

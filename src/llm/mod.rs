@@ -151,6 +151,13 @@ pub trait Generator: Send + Sync + 'static {
         events: mpsc::Sender<GenerationEvent>,
     ) -> Result<Box<dyn Generation>, LlmError>;
 
+    /// Reads the beginning of a conversation (its system message and tools)
+    /// ahead, so that its first answer comes sooner. A hint: nothing is
+    /// reported, and doing nothing is allowed.
+    fn prime(&self, messages: &[Message], tools: &[Tool]) {
+        let _ = (messages, tools);
+    }
+
     /// Forgets the cache kept under this key.
     fn forget(&self, cache_key: u64);
 
