@@ -22,7 +22,7 @@ use super::{
     ToolChoice,
 };
 use crate::config::llm::Llm;
-use crate::engine::{DecodeParams, EngineError, Request, TokenStream};
+use crate::engine::{DecodeParams, Engine, EngineError, Request, TokenStream};
 
 /// What decodes tokens: the engine, or a script in its place.
 pub trait Decoder: Send + Sync + 'static {
@@ -40,6 +40,25 @@ pub trait Decoder: Send + Sync + 'static {
 
     /// Longest sequence it can hold, in tokens.
     fn context(&self) -> usize;
+}
+
+impl Decoder for Engine {
+    fn submit(&self, request: Request) -> Result<TokenStream, EngineError> {
+        Engine::submit(self, request)
+    }
+
+    fn prime(&self, prompt: Vec<u32>) {
+        // A hint: an engine that has no room reads the prompt when it is asked to go on with it.
+        let _refused = Engine::prime(self, prompt);
+    }
+
+    fn forget(&self, cache_key: u64) {
+        Engine::forget(self, cache_key);
+    }
+
+    fn context(&self) -> usize {
+        self.info().context
+    }
 }
 
 /// A chat model over a decoder.
