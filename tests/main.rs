@@ -6,6 +6,7 @@ mod cli;
 mod common;
 mod engine;
 mod layering;
+mod llm;
 mod protocol;
 mod server;
 mod setup;

@@ -88,7 +88,7 @@ const realtime = new Realtime({
   },
 
   "conversation.item.input_audio_transcription.delta"({ item_id, delta }) {
-    log.add(item_id, "user", delta);
+    log.add(item_id, "user", delta, true);
   },
 
   "conversation.item.input_audio_transcription.completed"({ item_id, transcript }) {
@@ -103,8 +103,22 @@ const realtime = new Realtime({
   "conversation.item.added"({ item }) {
     if (item.type === "message" && item.role === "user") {
       const text = item.content?.find((part) => part.type === "input_text")?.text;
+      // What was said is known later than that something was: its place is kept.
       if (text) log.set(item.id, "user", text);
+      else if (!log.has(item.id)) log.set(item.id, "user", "…", true);
     }
+  },
+
+  // Which words of an interrupted answer were heard, only the server knows.
+  "conversation.item.truncated"({ item_id }) {
+    realtime.send({ type: "conversation.item.retrieve", item_id });
+  },
+
+  "conversation.item.retrieved"({ item }) {
+    const heard = item.content?.map((part) => part.transcript ?? part.text ?? "").join("").trim();
+    if (!log.has(item.id)) return;
+    log.set(item.id, item.role, heard ? `${heard} …` : "…");
+    log.cut(item.id);
   },
 
   "conversation.item.deleted"({ item_id }) {
@@ -206,6 +220,11 @@ async function startMicrophone() {
     for (const sample of samples) peak = Math.max(peak, Math.abs(sample));
     at("talk").style.setProperty("--level", Math.min(1, Math.sqrt(peak)).toFixed(2));
   });
+  microphone.onlost = () => {
+    problem("The microphone went away. Plug it in again and press Talk; writing works meanwhile.");
+    stopMicrophone();
+    settle();
+  };
   try {
     await microphone.open();
   } catch (error) {

@@ -81,7 +81,9 @@ export class Microphone {
   constructor(context, onsamples) {
     this.context = context;
     this.onsamples = onsamples;
+    this.onlost = null;
     this.stream = null;
+    this.own = null;
     this.nodes = [];
   }
 
@@ -90,9 +92,22 @@ export class Microphone {
     this.stream = await navigator.mediaDevices.getUserMedia({
       audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
     });
-    await this.context.audioWorklet.addModule("capture-worklet.js");
-    const source = this.context.createMediaStreamSource(this.stream);
-    const capture = new AudioWorkletNode(this.context, "voluble-capture", { numberOfOutputs: 0 });
+    for (const track of this.stream.getTracks()) track.onended = () => this.onlost?.();
+    let context = this.context;
+    let source;
+    try {
+      source = context.createMediaStreamSource(this.stream);
+    } catch (error) {
+      // Firefox joins a microphone only to a context of the device's own rate.
+      if (error.name !== "NotSupportedError") throw error;
+      context = this.own = new AudioContext({ latencyHint: "interactive" });
+      source = context.createMediaStreamSource(this.stream);
+    }
+    await context.audioWorklet.addModule("capture-worklet.js");
+    const capture = new AudioWorkletNode(context, "voluble-capture", {
+      numberOfOutputs: 0,
+      processorOptions: { rate: RATE },
+    });
     capture.port.onmessage = ({ data }) => this.onsamples(data);
     source.connect(capture);
     this.nodes = [source, capture];
@@ -101,6 +116,8 @@ export class Microphone {
   close() {
     for (const node of this.nodes) node.disconnect();
     for (const track of this.stream?.getTracks() ?? []) track.stop();
+    this.own?.close();
+    this.own = null;
     this.nodes = [];
     this.stream = null;
   }

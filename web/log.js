@@ -35,10 +35,11 @@ export class Log {
     this.scroll();
   }
 
-  /** Adds to the text of an item. */
-  add(id, role, delta) {
-    const { words } = this.entry(id, role);
-    words.textContent += delta;
+  /** Adds to the text of an item; `partial`: the whole comes later and may differ. */
+  add(id, role, delta, partial = false) {
+    const { line, words } = this.entry(id, role);
+    words.textContent = words.textContent === "…" ? delta : words.textContent + delta;
+    line.classList.toggle("partial", partial);
     this.scroll();
   }
 

@@ -62,7 +62,6 @@ pub trait Section {
 }
 
 // A section that has ranges to check implements this in its own file instead.
-impl Section for llm::Llm {}
 
 /// A value outside its range.
 #[derive(Clone, Debug, PartialEq, Eq)]

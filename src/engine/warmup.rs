@@ -51,9 +51,15 @@ pub(super) fn costs(pool: &Pool, base: &Base, drafter: Option<&Drafter>, buffers
     let mut cache = SequenceCache::new(&pages);
     let room = "the pages are made for this";
     let taps = drafter.map_or(&[][..], Drafter::taps);
-    let tokens: Vec<u32> = (0..(CONTEXT.max(block + 1)) as u32).map(|i| i % base.config().vocabulary as u32).collect();
+    let tokens: Vec<u32> =
+        (0..(CONTEXT.max(block + 1)) as u32).map(|i| i % base.config().vocabulary as u32).collect();
     cache.reserve(CONTEXT).expect(room);
-    base.forward(pool, &mut [Segment { cache: &mut cache, tokens: &tokens[..CONTEXT], logits: 1 }], taps, buffers);
+    base.forward(
+        pool,
+        &mut [Segment { cache: &mut cache, tokens: &tokens[..CONTEXT], logits: 1 }],
+        taps,
+        buffers,
+    );
     cache.advance(CONTEXT);
     cache.reserve(block + 1).expect(room);
 

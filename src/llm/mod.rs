@@ -3,7 +3,14 @@
 //! Owns: the chat template, tokenisation, incremental detokenising, tool-call
 //! parsing, the [`Generator`] seam. Must not know: audio, sessions, protocols.
 
+pub mod generator;
+pub mod prompt;
 pub mod scripted;
+pub mod text;
+pub mod tokenizer;
+pub mod tools;
+pub mod vocabulary;
+mod writer;
 
 use tokio::sync::mpsc;
 
@@ -74,11 +81,13 @@ pub struct SamplingParams {
     pub temperature: f32,
     pub top_p: f32,
     pub seed: u64,
+    /// The answer ends before the first of these; empty ones mean nothing.
+    pub stop: Vec<String>,
 }
 
 impl Default for SamplingParams {
     fn default() -> Self {
-        Self { max_tokens: None, temperature: 0.0, top_p: 1.0, seed: 0 }
+        Self { max_tokens: None, temperature: 0.0, top_p: 1.0, seed: 0, stop: Vec::new() }
     }
 }
 
@@ -141,6 +150,13 @@ pub trait Generator: Send + Sync + 'static {
         request: GenerationRequest,
         events: mpsc::Sender<GenerationEvent>,
     ) -> Result<Box<dyn Generation>, LlmError>;
+
+    /// Reads the beginning of a conversation (its system message and tools)
+    /// ahead, so that its first answer comes sooner. A hint: nothing is
+    /// reported, and doing nothing is allowed.
+    fn prime(&self, messages: &[Message], tools: &[Tool]) {
+        let _ = (messages, tools);
+    }
 
     /// Forgets the cache kept under this key.
     fn forget(&self, cache_key: u64);

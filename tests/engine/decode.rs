@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use voluble::config::engine::Engine as Settings;
-use voluble::engine::{DecodeParams, DecodeStats, Engine, Request, StopReason, TokenEvent, TokenStream, Weights};
+use voluble::engine::{
+    DecodeParams, DecodeStats, Engine, Request, StopReason, TokenEvent, TokenStream, Weights,
+};
 use voluble::models::Store;
 
 static QWEN: LazyLock<Engine> = LazyLock::new(|| {
@@ -16,8 +18,14 @@ static QWEN: LazyLock<Engine> = LazyLock::new(|| {
 });
 
 fn request(prompt: &[u32], max_tokens: u32, draft: bool) -> Request {
-    let params =
-        DecodeParams { max_tokens, temperature: 0.0, top_p: 1.0, seed: 0, stop: vec![151_645, 151_643], draft };
+    let params = DecodeParams {
+        max_tokens,
+        temperature: 0.0,
+        top_p: 1.0,
+        seed: 0,
+        stop: vec![151_645, 151_643],
+        draft,
+    };
     Request { prompt: prompt.to_vec(), params, cache_key: None }
 }
 
@@ -36,10 +44,11 @@ fn collect(stream: &mut TokenStream) -> (Vec<u32>, StopReason, DecodeStats) {
 
 #[test]
 fn the_golden_answer() {
-    let golden: serde_json::Value = serde_json::from_str(include_str!(
-        "../../models/qwen2.5-coder-0.5b-selfdraft-v0.golden.json"
-    )).expect("json");
-    let ids: Vec<u32> = golden["ids"].as_array().expect("ids").iter().map(|v| v.as_u64().expect("id") as u32).collect();
+    let golden: serde_json::Value =
+        serde_json::from_str(include_str!("../../models/qwen2.5-coder-0.5b-selfdraft-v0.golden.json"))
+            .expect("json");
+    let ids: Vec<u32> =
+        golden["ids"].as_array().expect("ids").iter().map(|v| v.as_u64().expect("id") as u32).collect();
     let start = golden["answer_start"].as_u64().expect("start") as usize;
     println!("{:?}", QWEN.info());
     for draft in [false, true] {

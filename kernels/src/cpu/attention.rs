@@ -293,13 +293,20 @@ mod tests {
                 let width = kv_heads * head_dim;
                 for token in 0..len {
                     let layer = &mut store[token / 8][shape.layer_len()..];
-                    write(shape, layer, token % 8, &k[token * width..][..width], &v[token * width..][..width]);
+                    write(
+                        shape,
+                        layer,
+                        token % 8,
+                        &k[token * width..][..width],
+                        &v[token * width..][..width],
+                    );
                 }
                 let views: Vec<&[f16]> = store.iter().map(Vec::as_slice).collect();
                 // Rows of different length in one call; each must equal its own definition.
                 let lens: Vec<usize> = (1..=len).rev().step_by(2).collect();
                 let q = values(3, lens.len() * heads * head_dim);
-                let rows: Vec<Sight<'_>> = lens.iter().map(|len| Sight { pages: &views, len: *len }).collect();
+                let rows: Vec<Sight<'_>> =
+                    lens.iter().map(|len| Sight { pages: &views, len: *len }).collect();
                 let mut out = Acts::default();
                 attend(&pool, shape, shape.layer_len(), &q, &rows, &mut out);
                 for (row, len) in lens.iter().enumerate() {
@@ -315,7 +322,14 @@ mod tests {
                     }
                     let mut alone = Acts::default();
                     let width = heads * head_dim;
-                    attend(&pool, shape, shape.layer_len(), &q[row * width..][..width], &rows[row..=row], &mut alone);
+                    attend(
+                        &pool,
+                        shape,
+                        shape.layer_len(),
+                        &q[row * width..][..width],
+                        &rows[row..=row],
+                        &mut alone,
+                    );
                     assert_eq!(alone.code, out.code[row * width..][..width]);
                     assert_eq!(alone.scale, out.scale[row * width / 32..][..width / 32]);
                 }

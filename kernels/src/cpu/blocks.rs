@@ -104,8 +104,8 @@ impl Quant {
                 for (block, out) in blocks {
                     self.block_codes(block, &mut codes.code, &mut codes.scale, &mut codes.offset);
                     for (i, value) in out.iter_mut().enumerate() {
-                        *value = codes.scale[i / BLOCK]
-                            .mul_add(f32::from(codes.code[i]), codes.offset[i / BLOCK]);
+                        *value =
+                            codes.scale[i / BLOCK].mul_add(f32::from(codes.code[i]), codes.offset[i / BLOCK]);
                     }
                 }
             }

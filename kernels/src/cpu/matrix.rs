@@ -146,9 +146,8 @@ impl Matrix {
         let mut lines = vec![Line([0; 64]); (tiles * tile_bytes).div_ceil(64) + 1];
         advise_huge(&lines);
         // SAFETY: `Line` is 64 plain bytes without padding; the borrow is exclusive.
-        let all = unsafe {
-            std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<u8>(), lines.len() * 64)
-        };
+        let all =
+            unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<u8>(), lines.len() * 64) };
         let shared = Share::new(all);
         pool.run(tiles, &|tile| {
             // SAFETY: each chunk takes its own tile, and a chunk runs once.

@@ -109,10 +109,8 @@ impl Pool {
         // `job` is stretched; it is used only by threads inside, and this
         // function does not return before they have left.
         unsafe {
-            *shared.section.get() = Section {
-                job: std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job),
-                chunks,
-            };
+            *shared.section.get() =
+                Section { job: std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job), chunks };
         }
         shared.next.store(0, Ordering::Relaxed);
         let epoch = (shared.state.load(Ordering::Relaxed) / EPOCH).wrapping_add(1);

@@ -88,13 +88,7 @@ impl Base {
     /// # Panics
     /// When a cache has no room, a token is not in the vocabulary, or a
     /// segment is empty or wants more logits than it has rows.
-    pub fn forward(
-        &self,
-        pool: &Pool,
-        segments: &mut [Segment<'_>],
-        taps: &[usize],
-        buffers: &mut Buffers,
-    ) {
+    pub fn forward(&self, pool: &Pool, segments: &mut [Segment<'_>], taps: &[usize], buffers: &mut Buffers) {
         let hidden = self.config.hidden;
         let rows: usize = segments.iter().map(|segment| segment.tokens.len()).sum();
         buffers.x.resize(rows * hidden, 0.0);

@@ -102,7 +102,9 @@ impl Drafter {
             .collect::<Result<_, _>>()?;
         let vocabulary = tensors.ids("draft_vocab")?;
         if vocabulary.is_empty() || vocabulary.iter().any(|id| *id as usize >= config.vocabulary) {
-            return Err(file.fault("tensor 'draft_vocab' is empty or holds ids outside the base's vocabulary"));
+            return Err(
+                file.fault("tensor 'draft_vocab' is empty or holds ids outside the base's vocabulary")
+            );
         }
         let output = base.head_tensor()?;
         let head = Matrix::pack(pool, output.quant, output.bytes, hidden, &vocabulary);
@@ -137,7 +139,8 @@ impl Drafter {
     /// Bytes of weights that a draft reads.
     pub fn bytes(&self) -> usize {
         let matrices = [&self.inject, &self.stitch_in, &self.stitch_out, &self.head];
-        self.layers.iter().map(Layer::bytes).sum::<usize>() + matrices.iter().map(|m| m.bytes()).sum::<usize>()
+        self.layers.iter().map(Layer::bytes).sum::<usize>()
+            + matrices.iter().map(|m| m.bytes()).sum::<usize>()
     }
 
     /// Drafts for all segments in one pass: for each its tokens, in order.
@@ -239,8 +242,11 @@ impl Drafter {
                 norm_rows(&y, &self.norm, self.config.eps, &mut buffers.norm, &mut acts);
                 pick(&self.head, &acts, &mut best);
             }
-            let (at, score) =
-                best.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a }).expect("at least one candidate");
+            let (at, score) = best
+                .iter()
+                .copied()
+                .reduce(|a, b| if b.1 > a.1 { b } else { a })
+                .expect("at least one candidate");
             let sum: f32 = best.iter().map(|(_, other)| (other - score).exp()).sum();
             let token = self.vocabulary[at as usize];
             chosen.push(Drafted { token, confidence: 1.0 / sum, score, parallel });

@@ -95,7 +95,11 @@ impl ModelConfig {
             feed_forward: file.number(&key("feed_forward_length"))?,
             vocabulary: file.array_len("tokenizer.ggml.tokens")?,
             eps: file.real(&key("attention.layer_norm_rms_epsilon"))?,
-            rope_base: if file.has(&key("rope.freq_base")) { file.real(&key("rope.freq_base"))? } else { 1e4 },
+            rope_base: if file.has(&key("rope.freq_base")) {
+                file.real(&key("rope.freq_base"))?
+            } else {
+                1e4
+            },
             rotation,
             context: file.number(&key("context_length"))?,
             architecture,

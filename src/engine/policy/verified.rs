@@ -115,7 +115,10 @@ impl Drafting {
     /// How many of the drafts to have checked. May be 0: the draft is spent,
     /// and still not worth a row.
     pub fn check(&self, drafts: &[Drafted]) -> usize {
-        let spent = drafts.len().checked_sub(1).map_or(0.0, |last| self.costs.draft[last.min(self.costs.draft.len() - 1)]);
+        let spent = drafts
+            .len()
+            .checked_sub(1)
+            .map_or(0.0, |last| self.costs.draft[last.min(self.costs.draft.len() - 1)]);
         let mut best = (1.0 / (spent + self.costs.base(1)), 0);
         let (mut tokens, mut survival) = (1.0, 1.0);
         for (index, draft) in drafts.iter().enumerate() {

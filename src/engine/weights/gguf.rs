@@ -141,11 +141,8 @@ impl Gguf {
     /// When it is missing, of another shape, of an unknown format, or its
     /// bytes are not all in the file.
     pub fn tensor(&self, name: &str, rows: usize, columns: usize) -> Result<Tensor<'_>, EngineError> {
-        let info = self
-            .content
-            .tensor_infos
-            .get(name)
-            .ok_or_else(|| self.fault(format!("no tensor '{name}'")))?;
+        let info =
+            self.content.tensor_infos.get(name).ok_or_else(|| self.fault(format!("no tensor '{name}'")))?;
         let dims = info.shape.dims();
         let wanted: &[usize] = if rows == 1 { &[columns] } else { &[rows, columns] };
         if dims != wanted {
@@ -164,7 +161,9 @@ impl Gguf {
             GgmlDType::Q5K => Quant::Q5K,
             GgmlDType::Q6K => Quant::Q6K,
             other => {
-                return Err(self.fault(format!("tensor '{name}' is stored as {other:?}, which is not supported")));
+                return Err(
+                    self.fault(format!("tensor '{name}' is stored as {other:?}, which is not supported"))
+                );
             }
         };
         let row_bytes = quant.row_bytes(columns).ok_or_else(|| {
@@ -177,7 +176,9 @@ impl Gguf {
             .and_then(|range| self.map.get(range))
             .ok_or_else(|| {
                 let len = self.map.len();
-                self.fault(format!("tensor '{name}' reaches past the end of the file ({len} bytes): truncated"))
+                self.fault(format!(
+                    "tensor '{name}' reaches past the end of the file ({len} bytes): truncated"
+                ))
             })?;
         Ok(Tensor { quant, rows, columns, bytes })
     }

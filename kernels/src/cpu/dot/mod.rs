@@ -155,7 +155,11 @@ mod tests {
                     packed.row(at * TILE + lane, &mut row);
                     let exact: f32 = row.iter().zip(&x).map(|(w, x)| w * x).sum();
                     let size: f32 = row.iter().zip(&x).map(|(w, x)| (w * x).powi(2)).sum::<f32>().sqrt();
-                    assert!((out[0][lane] - exact).abs() < 0.02 * size, "{format:?} {exact} {}", out[0][lane]);
+                    assert!(
+                        (out[0][lane] - exact).abs() < 0.02 * size,
+                        "{format:?} {exact} {}",
+                        out[0][lane]
+                    );
                 }
             }
             // The rounding of the weights themselves.
@@ -170,7 +174,8 @@ mod tests {
     #[test]
     fn file_formats_survive_packing() {
         let pool = Pool::new(1);
-        for quant in [Quant::Q4_0, Quant::Q4_1, Quant::Q5_0, Quant::Q8_0, Quant::Q4K, Quant::Q6K, Quant::Q5K] {
+        for quant in [Quant::Q4_0, Quant::Q4_1, Quant::Q5_0, Quant::Q8_0, Quant::Q4K, Quant::Q6K, Quant::Q5K]
+        {
             let columns = 512;
             let row_bytes = quant.row_bytes(columns).expect("512 is a multiple of every block");
             let mut bytes: Vec<u8> =

@@ -69,11 +69,7 @@ macro_rules! kernels {
                                 _mm256_mul_ps(scale, _mm256_set1_ps(x.scale)),
                                 acc[r],
                             );
-                            acc[r] = _mm256_fmadd_ps(
-                                offset,
-                                _mm256_set1_ps(x.scale * x.sum as f32),
-                                acc[r],
-                            );
+                            acc[r] = _mm256_fmadd_ps(offset, _mm256_set1_ps(x.scale * x.sum as f32), acc[r]);
                         }
                     }
                 }
@@ -283,8 +279,7 @@ unsafe fn sixth(b: *const u8, w: &mut [__m256i; 8]) {
     for i in 0..2 {
         // SAFETY: the caller's promise.
         let h = unsafe { load(b.add(i * 32)) };
-        let shifted =
-            [_mm256_slli_epi16::<4>(h), _mm256_slli_epi16::<2>(h), h, _mm256_srli_epi16::<2>(h)];
+        let shifted = [_mm256_slli_epi16::<4>(h), _mm256_slli_epi16::<2>(h), h, _mm256_srli_epi16::<2>(h)];
         for (j, h) in shifted.into_iter().enumerate() {
             w[i * 4 + j] = _mm256_or_si256(w[i * 4 + j], _mm256_and_si256(h, bits));
         }
@@ -340,8 +335,7 @@ unsafe fn u6_avx2(w: &[__m256i; 8], code: *const u8) -> __m256i {
     for group in [0, 2, 4, 6] {
         // SAFETY: the caller's promise.
         let (a, b) = unsafe { (four(code, group), four(code, group + 1)) };
-        let pair =
-            _mm256_add_epi16(_mm256_maddubs_epi16(w[group], a), _mm256_maddubs_epi16(w[group + 1], b));
+        let pair = _mm256_add_epi16(_mm256_maddubs_epi16(w[group], a), _mm256_maddubs_epi16(w[group + 1], b));
         sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pair, one));
     }
     sum
