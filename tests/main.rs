@@ -8,6 +8,7 @@ mod engine;
 mod layering;
 mod protocol;
 mod server;
+mod session;
 mod setup;
 mod tts;
 mod turn;
