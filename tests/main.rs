@@ -9,6 +9,7 @@ mod layering;
 mod llm;
 mod protocol;
 mod server;
+mod session;
 mod setup;
 mod tts;
 mod turn;

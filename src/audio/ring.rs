@@ -28,7 +28,7 @@ pub struct Stretch {
 impl Ring {
     /// Keeps the last `capacity` samples. With 0 it only counts.
     pub fn new(capacity: usize) -> Self {
-        Self { kept: VecDeque::with_capacity(capacity), capacity, end: 0 }
+        Self { kept: VecDeque::new(), capacity, end: 0 }
     }
 
     /// Appends samples; the oldest leave when it is full.

@@ -22,6 +22,8 @@ pub struct Session {
     pub max_turn_seconds: u32,
     /// Items that a conversation keeps; the oldest go first. 10..=100000.
     pub max_items: usize,
+    /// Seconds of the caller's audio that are kept for retrieval; the oldest goes first. 0..=86400.
+    pub max_audio_seconds: u32,
     /// Characters of instructions. 100..=1000000.
     pub max_instructions_chars: usize,
     /// Characters of one item's text. 100..=1000000.
@@ -51,6 +53,7 @@ impl Default for Session {
             temperature: 0.0,
             max_turn_seconds: 300,
             max_items: 1000,
+            max_audio_seconds: 600,
             max_instructions_chars: 20_000,
             max_item_chars: 50_000,
             max_prompt_chars: 24_000,
@@ -71,6 +74,7 @@ impl Section for Session {
             ("temperature", f64::from(self.temperature), 0.0, 2.0),
             ("max_turn_seconds", f64::from(self.max_turn_seconds), 5.0, 3600.0),
             ("max_items", self.max_items as f64, 10.0, 100_000.0),
+            ("max_audio_seconds", f64::from(self.max_audio_seconds), 0.0, 86_400.0),
             ("max_instructions_chars", self.max_instructions_chars as f64, 100.0, 1_000_000.0),
             ("max_item_chars", self.max_item_chars as f64, 100.0, 1_000_000.0),
             ("max_prompt_chars", self.max_prompt_chars as f64, 500.0, 1_000_000.0),

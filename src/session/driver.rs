@@ -4,10 +4,16 @@
 //! the client. Decides nothing about the conversation.
 //!
 //! Bounds: while more than [`MOST_QUEUED`] events wait for the client no
-//! further command is read (the client is slowed down by its own connection); a
-//! client that takes no event at all for `session.reader_timeout_ms` is
-//! given up. Streams hand their events over channels of [`STREAM_EVENTS`];
-//! the parts do not wait for a slow session (see their seams).
+//! further command is read (the client is slowed down by its own connection),
+//! and above [`MOST_SAID`] nothing of the streams either; a client that takes no
+//! event at all for `session.reader_timeout_ms` is given up. Streams hand their
+//! events over channels of [`STREAM_EVENTS`]; the parts do not wait for a slow
+//! session (see their seams).
+//!
+//! Audio may come faster than it was spoken. Turns are decided by the samples
+//! heard, so all that could differ is how late a completion score is: while one
+//! is due, audio is heard no faster than it was spoken.
+//!
 //! Dropping a stream's handle cancels its work, so the end of this task is the
 //! end of everything it started.
 
@@ -18,16 +24,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use super::command::{Command, CommandKind};
+use super::command::{Command, CommandKind, Tag};
 use super::event::{EndReason, Event};
 use super::ids::ResponseId;
 use super::machine::{Effect, Input, Machine, Output, ResponseNumber, StreamId, Timer};
-use super::manager::Parts;
-use crate::audio::VAD_FRAME;
+use super::manager::{Drain, Parts};
+use crate::audio::{HEARING_RATE, VAD_FRAME};
 use crate::config;
-use crate::error::Classify;
+use crate::error::{Classify, Kind};
 use crate::llm::{Generation, LlmError};
 use crate::metrics;
 use crate::stt::{RecognitionEvent, RecognitionStream};
@@ -36,18 +42,37 @@ use crate::turn::vad::level_db;
 use crate::turn::{AudioTime, Completion, VoiceActivity};
 
 /// Events that may wait for the client before commands are no longer read.
-const MOST_QUEUED: usize = 256;
+const MOST_QUEUED: usize = 1024;
+/// Events that may wait for the client before the parts are no longer listened to: minutes of speech.
+const MOST_SAID: usize = 4096;
 /// Events of one stream that may wait for this task.
 const STREAM_EVENTS: usize = 256;
-/// Audio handled at a time, so that a long piece does not keep other sessions waiting.
-const PIECE: usize = VAD_FRAME * 8;
+/// Frames handled at a time, so that a long piece does not keep anything else waiting.
+const PIECE: usize = 8;
+/// How far audio may run ahead of a completion score that is due: no less than what clients send at a time.
+const AHEAD: Duration = Duration::from_millis(160);
 
 /// Ends of the session's channels.
 pub(super) struct Ends {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) events: mpsc::Sender<Event>,
-    /// Turns true when the server drains.
-    pub(super) drain: watch::Receiver<bool>,
+    /// Whether the server drains.
+    pub(super) drain: watch::Receiver<Drain>,
+}
+
+/// What comes back from what this task started.
+pub(super) enum Told {
+    /// For the machine.
+    Input(Input),
+    /// There will be no answer to this completion question.
+    Unscored(AudioTime),
+}
+
+/// Audio of one command that was not heard yet.
+struct Unheard {
+    tag: Tag,
+    samples: Vec<f32>,
+    from: usize,
 }
 
 /// One conversation's task.
@@ -61,12 +86,15 @@ pub(super) struct Driver {
     /// Samples that do not fill a frame yet.
     rest: Vec<f32>,
     framed: AudioTime,
+    unheard: Option<Unheard>,
+    /// Completion questions without an answer, and when they were asked.
+    scoring: VecDeque<(AudioTime, Instant)>,
     recognitions: HashMap<StreamId, Box<dyn RecognitionStream>>,
     generations: HashMap<ResponseNumber, Box<dyn Generation>>,
     voices: HashMap<ResponseNumber, Box<dyn SynthesisStream>>,
     timers: HashMap<Timer, Instant>,
     queue: VecDeque<Event>,
-    inputs: mpsc::Sender<Input>,
+    told: mpsc::Sender<Told>,
     tasks: JoinSet<()>,
 }
 
@@ -77,8 +105,8 @@ impl Driver {
         parts: Parts,
         limits: config::session::Session,
         voice: Box<dyn VoiceActivity>,
-    ) -> (Self, mpsc::Receiver<Input>) {
-        let (inputs, received) = mpsc::channel(STREAM_EVENTS);
+    ) -> (Self, mpsc::Receiver<Told>) {
+        let (told, received) = mpsc::channel(STREAM_EVENTS);
         let driver = Self {
             machine,
             completion: parts.turn_models.completion(),
@@ -88,24 +116,26 @@ impl Driver {
             voice,
             rest: Vec::with_capacity(VAD_FRAME),
             framed: 0,
+            unheard: None,
+            scoring: VecDeque::new(),
             recognitions: HashMap::new(),
             generations: HashMap::new(),
             voices: HashMap::new(),
             timers: HashMap::new(),
             queue: VecDeque::new(),
-            inputs,
+            told,
             tasks: JoinSet::new(),
         };
         (driver, received)
     }
 
     /// Runs until the client has gone, the time is over or the server drains; then joins what it started.
-    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>, ends: Ends) {
+    pub(super) async fn run(mut self, mut told: mpsc::Receiver<Told>, ends: Ends) {
         let Ends { mut commands, events, mut drain } = ends;
         let expiry = self.started + Duration::from_secs(u64::from(self.limits.max_minutes) * 60);
         let patience = Duration::from_millis(u64::from(self.limits.reader_timeout_ms));
         let mut stuck_since = Instant::now();
-        let mut draining = false;
+        let mut drained = Drain::No;
         self.carry_out();
         loop {
             if self.machine.has_ended() && self.queue.is_empty() {
@@ -113,6 +143,7 @@ impl Driver {
             }
             let due = self.timers.iter().min_by_key(|(_, at)| **at).map(|(timer, at)| (*timer, *at));
             let alive = !self.machine.has_ended();
+            let hold = self.hold();
             tokio::select! {
                 biased;
                 permit = events.reserve(), if !self.queue.is_empty() => {
@@ -121,14 +152,13 @@ impl Driver {
                     stuck_since = Instant::now();
                 }
                 () = tokio::time::sleep_until(stuck_since + patience), if !self.queue.is_empty() => {
-                    debug!("the client reads nothing: its session ends");
+                    info!(limit_ms = patience.as_millis() as u64, "the client reads nothing: its session ends");
+                    metrics::record_error(Kind::Timeout);
                     self.end(EndReason::Failed);
                     break;
                 }
                 () = events.closed() => break,
-                Some(input) = inputs.recv(), if alive => {
-                    self.step(input);
-                }
+                Some(told) = told.recv(), if alive && self.queue.len() < MOST_SAID => self.told(told),
                 () = tokio::time::sleep_until(due.map_or(expiry, |(_, at)| at)), if alive && due.is_some() => {
                     if let Some((timer, _)) = due {
                         self.timers.remove(&timer);
@@ -136,12 +166,21 @@ impl Driver {
                     }
                 }
                 () = tokio::time::sleep_until(expiry), if alive => self.end(EndReason::Expired),
-                () = async { drop(drain.wait_for(|drain| *drain).await) }, if alive && !draining => {
-                    draining = true;
-                    self.step(Input::Drain);
+                asked = changed(&mut drain, drained), if alive && drained != Drain::Now => {
+                    drained = asked;
+                    match asked {
+                        Drain::No => {}
+                        Drain::Finish => self.step(Input::Drain),
+                        Drain::Now => self.end(EndReason::Draining),
+                    }
                 }
-                command = commands.recv(), if alive && self.queue.len() < MOST_QUEUED => match command {
-                    Some(command) => self.command(command).await,
+                () = until(hold), if alive && self.unheard.is_some() => self.hear(),
+                command = commands.recv(),
+                    if alive && self.unheard.is_none() && self.queue.len() < MOST_QUEUED => match command {
+                    Some(Command { tag, kind: CommandKind::AppendAudio(samples) }) => {
+                        self.unheard = Some(Unheard { tag, samples, from: 0 });
+                    }
+                    Some(command) => self.step(Input::Command(command)),
                     None => self.end(EndReason::Closed),
                 },
             }
@@ -153,7 +192,7 @@ impl Driver {
         self.recognitions.clear();
         self.generations.clear();
         self.voices.clear();
-        drop(inputs);
+        drop(told);
         self.tasks.shutdown().await;
     }
 
@@ -173,47 +212,79 @@ impl Driver {
         self.carry_out();
     }
 
-    async fn command(&mut self, command: Command) {
-        let CommandKind::AppendAudio(samples) = command.kind else {
-            return self.step(Input::Command(command));
-        };
-        for piece in samples.chunks(PIECE) {
-            let kind = CommandKind::AppendAudio(piece.to_vec());
-            self.step(Input::Command(Command { tag: command.tag.clone(), kind }));
-            self.listen(piece);
-            tokio::task::yield_now().await;
+    fn told(&mut self, told: Told) {
+        match told {
+            Told::Input(input) => {
+                if let Input::Completion { asked, .. } = &input {
+                    self.answered(*asked);
+                }
+                self.step(input);
+            }
+            Told::Unscored(asked) => self.answered(asked),
         }
     }
 
-    /// Scores every whole frame.
-    fn listen(&mut self, mut samples: &[f32]) {
-        while !samples.is_empty() {
-            let count = (VAD_FRAME - self.rest.len()).min(samples.len());
-            self.rest.extend_from_slice(&samples[..count]);
-            samples = &samples[count..];
-            if self.rest.len() < VAD_FRAME {
+    fn answered(&mut self, asked: AudioTime) {
+        self.scoring.retain(|(other, _)| *other != asked);
+    }
+
+    /// When the next audio may be heard; `None`: now.
+    fn hold(&self) -> Option<Instant> {
+        let (asked, at) = self.scoring.front()?;
+        let ahead = u128::from(self.framed.saturating_sub(*asked)) * 1_000_000_000 / u128::from(HEARING_RATE);
+        let ahead = Duration::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX));
+        ahead.checked_sub(AHEAD).map(|wait| *at + wait)
+    }
+
+    /// Hears a few frames of what the client sent.
+    fn hear(&mut self) {
+        for _ in 0..PIECE {
+            let Some(Unheard { tag, samples, from }) = &mut self.unheard else { return };
+            let count = (VAD_FRAME - self.rest.len()).min(samples.len() - *from);
+            let piece = samples[*from..*from + count].to_vec();
+            let tag = tag.clone();
+            *from += count;
+            if *from == samples.len() {
+                self.unheard = None;
+            }
+            self.rest.extend_from_slice(&piece);
+            self.step(Input::Command(Command { tag, kind: CommandKind::AppendAudio(piece) }));
+            self.score_frame();
+            if self.machine.has_ended() || self.hold().is_some_and(|at| at > Instant::now()) {
                 return;
             }
-            self.framed += VAD_FRAME as AudioTime;
-            let voice = match self.voice.score(&self.rest) {
-                Ok(voice) => voice,
-                Err(error) => {
-                    warn!(%error, "a frame was not scored");
-                    metrics::record_error(error.kind());
-                    0.0
-                }
-            };
-            let level_db = level_db(&self.rest);
-            self.rest.clear();
-            self.step(Input::Frame { end: self.framed, voice, level_db });
         }
+    }
+
+    /// Scores the frame, once it is whole.
+    fn score_frame(&mut self) {
+        if self.rest.len() < VAD_FRAME {
+            return;
+        }
+        self.framed += VAD_FRAME as AudioTime;
+        let voice = match self.voice.score(&self.rest) {
+            Ok(voice) => voice,
+            Err(error) => {
+                warn!(%error, "a frame was not scored");
+                metrics::record_error(error.kind());
+                0.0
+            }
+        };
+        let level_db = level_db(&self.rest);
+        self.rest.clear();
+        self.step(Input::Frame { end: self.framed, voice, level_db });
     }
 
     /// Does everything that the machine asks, and what follows from doing it.
     fn carry_out(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
-                Output::Event(event) => self.queue.push_back(event),
+                Output::Event(event) => {
+                    if let Event::ResponseDone(response) = &event {
+                        metrics::record_answer(&response.status);
+                    }
+                    self.queue.push_back(event);
+                }
                 Output::Effect(effect) => {
                     if let Some(input) = self.effect(effect) {
                         let now = self.now();
@@ -330,17 +401,24 @@ impl Driver {
     }
 
     fn score(&mut self, asked: AudioTime, audio: Vec<f32>) {
-        let (completion, inputs) = (self.completion.clone(), self.inputs.clone());
+        self.scoring.push_back((asked, Instant::now()));
+        let (completion, told) = (self.completion.clone(), self.told.clone());
         self.tasks.spawn(async move {
-            match tokio::task::spawn_blocking(move || completion.score(&audio)).await {
-                // The session may have ended meanwhile: then nobody asks any more.
-                Ok(Ok(probability)) => drop(inputs.send(Input::Completion { asked, probability }).await),
+            let answer = match tokio::task::spawn_blocking(move || completion.score(&audio)).await {
+                Ok(Ok(probability)) => Told::Input(Input::Completion { asked, probability }),
                 Ok(Err(error)) => {
                     warn!(%error, "completion was not scored: silence decides");
                     metrics::record_error(error.kind());
+                    Told::Unscored(asked)
                 }
-                Err(error) => warn!(%error, "the completion scorer broke: silence decides"),
-            }
+                Err(error) => {
+                    warn!(%error, "the completion scorer broke: silence decides");
+                    metrics::record_error(Kind::Bug);
+                    Told::Unscored(asked)
+                }
+            };
+            // The session may have ended meanwhile: then nobody asks any more.
+            drop(told.send(answer).await);
         });
     }
 
@@ -352,13 +430,30 @@ impl Driver {
     ) {
         // Forwarders that have ended are collected as new ones come.
         while self.tasks.try_join_next().is_some() {}
-        let inputs = self.inputs.clone();
+        let told = self.told.clone();
         self.tasks.spawn(async move {
             while let Some(event) = receiver.recv().await {
-                if inputs.send(name(event)).await.is_err() {
+                if told.send(Told::Input(name(event))).await.is_err() {
                     return;
                 }
             }
         });
+    }
+}
+
+/// Waits until then; without a time only lets others work. Cancel safe.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => tokio::task::yield_now().await,
+    }
+}
+
+/// The next stage of draining. Cancel safe.
+async fn changed(drain: &mut watch::Receiver<Drain>, from: Drain) -> Drain {
+    match drain.wait_for(|drain| *drain != from).await {
+        Ok(drain) => *drain,
+        // The manager has gone, and nobody is left who could ask.
+        Err(_) => std::future::pending().await,
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::ids::{CallId, ItemId};
 use super::item::{Item, ItemKind, ItemStatus, Part, Place};
+use super::playback::Source;
 use crate::audio::SPEAKING_RATE;
 use crate::error::Private;
 use crate::llm::{Message, Role, ToolCall};
@@ -32,14 +33,23 @@ pub struct Spoken {
     pub spans: Vec<Span>,
     /// Its audio so far.
     pub samples: u64,
-    /// Samples that were heard, where the speech was cut.
-    pub heard: Option<u64>,
+    /// Samples that were heard, where the speech was cut, and how that is known.
+    pub heard: Option<(u64, Source)>,
 }
 
 impl Spoken {
+    /// Only so much was heard. What the far end says counts more than the clock; else a later cut can only shorten.
+    pub fn cut(&mut self, samples: u64, source: Source) {
+        self.heard = Some(match (self.heard, source) {
+            (Some(heard @ (_, Source::Reported)), Source::Estimated) => heard,
+            (Some((heard, earlier)), source) if earlier == source => (heard.min(samples), source),
+            _ => (samples, source),
+        });
+    }
+
     /// The words that were heard: all of them, or up to the last one of which more than half was played.
     pub fn heard_text(&self) -> &str {
-        let Some(heard) = self.heard else { return &self.text };
+        let Some((heard, _)) = self.heard else { return &self.text };
         let end = self
             .spans
             .iter()
@@ -76,9 +86,15 @@ pub enum Refused {
 pub struct History {
     items: Vec<Item>,
     spoken: HashMap<ItemId, Spoken>,
+    most_audio: usize,
 }
 
 impl History {
+    /// An empty one that keeps this many samples of what the caller said, for retrieval.
+    pub fn new(most_audio: usize) -> Self {
+        Self { most_audio, ..Self::default() }
+    }
+
     /// Adds an item; returns the id of the one before it.
     ///
     /// # Errors
@@ -93,7 +109,25 @@ impl History {
             Place::After(id) => self.position(id).ok_or_else(|| Refused::NoSuchPlace(id.clone()))? + 1,
         };
         self.items.insert(index, item);
+        self.forget_audio();
         Ok(self.before(index))
+    }
+
+    /// Keeps the newest audio within the limit; items lose theirs whole.
+    fn forget_audio(&mut self) {
+        let mut left = self.most_audio;
+        for item in self.items.iter_mut().rev() {
+            let ItemKind::Message { parts, .. } = &mut item.kind else { continue };
+            for part in parts {
+                if let Part::InputAudio { audio, .. } = part {
+                    if audio.len() > left {
+                        left = 0;
+                        *audio = Arc::default();
+                    }
+                    left -= audio.len();
+                }
+            }
+        }
     }
 
     /// The item before this one.
@@ -174,10 +208,9 @@ impl History {
     }
 
     /// Cuts a spoken item to what was heard of it. `None` when it was not spoken.
-    pub fn cut(&mut self, id: &ItemId, samples: u64) -> Option<()> {
+    pub fn cut(&mut self, id: &ItemId, samples: u64, source: Source) -> Option<()> {
         let mut spoken = self.spoken.remove(id)?;
-        // A second cut can only shorten: what was not heard once is not heard later.
-        spoken.heard = Some(spoken.heard.map_or(samples, |heard| heard.min(samples)));
+        spoken.cut(samples, source);
         self.set_spoken(id, spoken);
         Some(())
     }
@@ -285,7 +318,8 @@ mod tests {
 
     #[test]
     fn heard_words_end_at_the_last_word_heard_for_the_most_part() {
-        let cut = |heard| Spoken { heard: Some(heard), ..spoken() }.heard_text().to_owned();
+        let cut =
+            |heard| Spoken { heard: Some((heard, Source::Estimated)), ..spoken() }.heard_text().to_owned();
         assert_eq!(cut(0), "");
         assert_eq!(cut(400), "");
         assert_eq!(cut(700), "Hello");
@@ -327,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_twice_only_shortens() {
+    fn cutting_twice_only_shortens_but_the_far_end_knows_better() {
         let mut history = History::default();
         let item = Item {
             kind: ItemKind::Message {
@@ -338,9 +372,31 @@ mod tests {
         };
         history.add(item, &Place::End).expect("a new id");
         history.set_spoken(&"a".into(), spoken());
-        history.cut(&"a".into(), 700).expect("spoken");
-        history.cut(&"a".into(), 2500).expect("spoken");
-        assert_eq!(history.prompt("", 100)[0].text.expose(), "Hello");
-        assert_eq!(history.cut(&"b".into(), 1), None);
+        let mut cut = |samples, source| {
+            history.cut(&"a".into(), samples, source).expect("spoken");
+            history.prompt("", 100)[0].text.expose().clone()
+        };
+        assert_eq!(cut(700, Source::Estimated), "Hello");
+        assert_eq!(cut(2500, Source::Estimated), "Hello");
+        assert_eq!(cut(1999, Source::Reported), "Hello there,");
+        assert_eq!(cut(700, Source::Estimated), "Hello there,");
+        assert_eq!(cut(3000, Source::Reported), "Hello there,");
+        assert_eq!(history.cut(&"b".into(), 1, Source::Reported), None);
+    }
+
+    #[test]
+    fn only_the_newest_audio_is_kept() {
+        let mut history = History::new(250);
+        for id in ["a", "b", "c"] {
+            history.add(heard_item(id.into(), Arc::new(vec![0.5; 100])), &Place::End).expect("a new id");
+        }
+        let kept = |id: &str| match &history.get(&id.into()).expect("added").kind {
+            ItemKind::Message { parts, .. } => match &parts[..] {
+                [Part::InputAudio { audio, .. }] => audio.len(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([kept("a"), kept("b"), kept("c")], [0, 100, 100]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument as _, error, info_span};
+use tracing::{Instrument as _, debug, error, info_span, warn};
 
 use super::command::Command;
 use super::driver::{Driver, Ends};
@@ -26,6 +26,19 @@ use crate::turn::TurnModels;
 const COMMANDS: usize = 16;
 /// Events handed over at a time; the rest waits where it can still be dropped.
 const EVENTS: usize = 4;
+/// How long sessions that were cut may take for their last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How far the server's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drain {
+    /// It serves.
+    No,
+    /// What is being said may be finished.
+    Finish,
+    /// The time for that is over.
+    Now,
+}
 
 /// What every conversation works with; shared by all.
 #[derive(Clone)]
@@ -78,7 +91,7 @@ pub struct Manager {
     config: Arc<config::Config>,
     parts: Parts,
     places: Arc<Semaphore>,
-    drain: watch::Sender<bool>,
+    drain: watch::Sender<Drain>,
     tasks: TaskTracker,
     next_key: AtomicU64,
 }
@@ -90,7 +103,7 @@ impl Manager {
             places: Arc::new(Semaphore::new(config.session.max_sessions)),
             config,
             parts,
-            drain: watch::Sender::new(false),
+            drain: watch::Sender::new(Drain::No),
             tasks: TaskTracker::new(),
             next_key: AtomicU64::new(1),
         }
@@ -116,7 +129,7 @@ impl Manager {
     /// # Errors
     /// No room, a server that is shutting down, or a part that cannot be had.
     pub fn open(&self, settings: Settings) -> Result<SessionHandle, SessionError> {
-        if *self.drain.borrow() {
+        if *self.drain.borrow() != Drain::No {
             metrics::record_refusal("draining");
             return Err(SessionError::Draining);
         }
@@ -143,14 +156,19 @@ impl Manager {
         Ok(SessionHandle { commands, events })
     }
 
-    /// Stops admitting, lets running answers end within the configured time, and returns when every
-    /// conversation has ended.
+    /// Stops admitting, lets running answers end within the configured time, ends what is left then, and
+    /// returns when every conversation has ended. May be called again.
     pub async fn drain(&self) {
-        self.drain.send_replace(true);
+        self.drain.send_if_modified(|drain| *drain == Drain::No && { *drain = Drain::Finish; true });
         self.tasks.close();
         let limit = Duration::from_secs(u64::from(self.config.session.drain_seconds));
-        // Past the limit the runtime's end cuts what is left: the deadline is the answer either way.
-        drop(tokio::time::timeout(limit, self.tasks.wait()).await);
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        self.drain.send_replace(Drain::Now);
+        if tokio::time::timeout(LAST_WORDS, self.tasks.wait()).await.is_err() {
+            warn!("some conversations have not read their last words");
+        }
     }
 }
 
@@ -166,8 +184,11 @@ async fn watch_over(
     if let Err(broken) = tokio::spawn(task).await {
         error!(%broken, "a session broke");
         metrics::record_error(Kind::Bug);
-        // The client may have gone too.
-        drop(events.send(Event::Ended { reason: EndReason::Failed }).await);
+        // A client that does not read holds no place: the channel's end says the same.
+        let ended = events.send(Event::Ended { reason: EndReason::Failed });
+        if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+            debug!("the client of a broken session reads nothing");
+        }
     }
     generator.forget(cache_key);
     drop(open);

@@ -38,6 +38,8 @@ pub struct Playback {
     until: Duration,
     samples: u64,
     reported: Option<u64>,
+    /// It was stopped with this heard.
+    stopped: Option<(u64, Source)>,
 }
 
 impl Playback {
@@ -62,6 +64,13 @@ impl Playback {
         self.reported = Some(samples.min(self.samples));
     }
 
+    /// The sound ends here: what was not played yet is dropped at the far end.
+    pub fn stop(&mut self, now: Duration) {
+        self.stopped = Some(self.heard(now));
+        self.until = self.until.min(now);
+        self.levels.clear();
+    }
+
     /// Samples handed over.
     pub fn samples(&self) -> u64 {
         self.samples
@@ -75,6 +84,7 @@ impl Playback {
     /// Whether something is being played.
     pub fn is_playing(&self, now: Duration) -> bool {
         match self.reported {
+            _ if self.stopped.is_some() => false,
             Some(reported) => reported < self.samples && now < self.until + KEEP,
             None => now < self.until,
         }
@@ -82,6 +92,9 @@ impl Playback {
 
     /// Samples heard so far, and how that is known.
     pub fn heard(&self, now: Duration) -> (u64, Source) {
+        if let Some(stopped) = self.stopped {
+            return stopped;
+        }
         if let Some(reported) = self.reported {
             return (reported, Source::Reported);
         }
@@ -150,6 +163,16 @@ mod tests {
         assert_eq!(playback.heard(ms(900)), (1_000, Source::Reported));
         playback.report(99_999);
         assert_eq!(playback.heard(ms(900)).0, 24_000, "no more than was sent");
+    }
+
+    #[test]
+    fn what_is_stopped_is_not_heard_any_more() {
+        let mut playback = Playback::default();
+        playback.push(ms(0), &[0.5; 24_000]);
+        playback.stop(ms(250));
+        assert_eq!(playback.heard(ms(900)), (6_000, Source::Estimated));
+        assert!(!playback.is_playing(ms(260)) && playback.until() == ms(250));
+        assert_eq!(playback.level_db(ms(250)), SILENCE_DB);
     }
 
     #[test]

@@ -31,12 +31,16 @@ pub(super) struct Hearing {
     ring: Ring,
     /// Samples received.
     now: AudioTime,
+    /// One past the last sample of the newest scored frame.
+    scored: AudioTime,
     /// Start of what was not committed or cleared yet.
     buffer: AudioTime,
     endpoint: Option<Endpoint>,
     barge_in: BargeIn,
     /// The agent can be heard.
     pub(super) agent_speaks: bool,
+    /// The policy gave the caller the floor before a turn had begun.
+    floor_taken: bool,
     turn: Option<Turn>,
     /// Turns that are over and wait for their words.
     committed: Vec<Committed>,
@@ -53,7 +57,10 @@ struct Turn {
     marker: u64,
     /// The answer to the newest flush, while no audio with voice came after it.
     words: Option<Outcome>,
-    partial: String,
+    /// The newest flush failed: the turn's end must ask again.
+    failed: bool,
+    /// The stream failed as a whole: no flush will be answered.
+    broken: Option<String>,
     clock: TurnClock,
 }
 
@@ -120,8 +127,10 @@ impl Hearing {
             // One second beyond the longest turn, so that its pre-roll is still there.
             ring: Ring::new((max_turn + u64::from(HEARING_RATE)) as usize),
             now: 0,
+            scored: 0,
             buffer: 0,
             agent_speaks: false,
+            floor_taken: false,
             turn: None,
             committed: Vec::new(),
             next_stream: 1,
@@ -132,6 +141,18 @@ impl Hearing {
     pub(super) fn knows(&self, stream: StreamId) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.stream == stream)
             || self.committed.iter().any(|turn| turn.stream == stream)
+    }
+
+    /// Whether this id was given to the turn under way, which is no item yet.
+    pub(super) fn has_named(&self, id: &ItemId) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.item == *id)
+    }
+
+    /// Turns that wait for their words are answered by a response that waits for them too.
+    pub(super) fn taken_up(&mut self) {
+        for turn in &mut self.committed {
+            turn.answer = false;
+        }
     }
 
     /// Whether the caller has the floor now.
@@ -147,7 +168,11 @@ impl Hearing {
 
 /// The end-of-turn policy that the settings ask for; `None`: the client decides.
 fn endpoint(settings: &Settings, config: &config::turn::Turn) -> Option<Endpoint> {
-    let detection = match &settings.turn_detection {
+    detection(settings).map(|detection| Endpoint::new(detection, config))
+}
+
+fn detection(settings: &Settings) -> Option<Detection> {
+    Some(match &settings.turn_detection {
         TurnDetection::Manual => return None,
         TurnDetection::Silence { threshold, prefix_padding_ms, silence_duration_ms, .. } => {
             Detection::Silence {
@@ -164,8 +189,7 @@ fn endpoint(settings: &Settings, config: &config::turn::Turn) -> Option<Endpoint
                 Eagerness::Auto => turn::Eagerness::Auto,
             },
         },
-    };
-    Some(Endpoint::new(detection, config))
+    })
 }
 
 fn at_ms(samples: AudioTime) -> u64 {
@@ -194,6 +218,7 @@ impl Machine {
     /// One scored frame: who speaks, who may.
     pub(super) fn frame(&mut self, now: Duration, end: AudioTime, voice: f32, level_db: f32) {
         self.settle_playback(now);
+        self.hearing.scored = end;
         let Some(endpoint) = &mut self.hearing.endpoint else { return };
         let signals = endpoint.on(Cue::Frame { end, voice, level_db });
         for signal in signals {
@@ -237,7 +262,8 @@ impl Machine {
         let start = start.max(self.hearing.buffer);
         let item = self.new_item_id();
         let stream = self.open_recognition(start);
-        let held = self.hearing.agent_speaks && self.settings.interrupts_responses();
+        let interrupts = self.settings.interrupts_responses();
+        let held = self.hearing.agent_speaks && interrupts && !self.hearing.floor_taken;
         self.hearing.turn = Some(Turn {
             item: item.clone(),
             start,
@@ -245,7 +271,8 @@ impl Machine {
             held,
             marker: 0,
             words: None,
-            partial: String::new(),
+            failed: false,
+            broken: None,
             clock: TurnClock::default(),
         });
         if held {
@@ -253,7 +280,7 @@ impl Machine {
         }
         self.emit(Event::SpeechStarted { item, at_ms: at_ms(start) });
         // An answer that has not become sound yet makes way at once: there is no echo to mistake.
-        if self.settings.interrupts_responses() && !self.hearing.agent_speaks {
+        if interrupts {
             self.interrupt(now);
         }
     }
@@ -283,6 +310,7 @@ impl Machine {
         turn.clock.likely = Some(now);
         turn.marker += 1;
         turn.words = None;
+        turn.failed = false;
         let (stream, marker) = (turn.stream, turn.marker);
         self.effect(Effect::Flush(stream, marker));
     }
@@ -291,46 +319,41 @@ impl Machine {
         let Some(turn) = self.hearing.turn.take() else { return };
         if turn.held {
             // Speech under the agent's own that did not take the floor: a listener's sign, or an echo.
-            self.hearing.buffer = self.hearing.now;
+            self.hearing.buffer = self.hearing.scored;
             self.effect(Effect::CloseRecognition(turn.stream));
-            return;
+            return self.answer_if_due(now);
         }
         self.emit(Event::SpeechStopped { item: turn.item.clone(), at_ms: at_ms(speech_end) });
         let answer = self.settings.creates_responses();
-        self.commit_turn(now, turn, answer);
+        // What was received after the frame that decided may hold the beginning of the next turn.
+        let end = self.hearing.scored;
+        self.commit_turn(now, turn, end, answer);
     }
 
     /// A turn becomes an item of the conversation.
-    fn commit_turn(&mut self, now: Duration, mut turn: Turn, answer: bool) {
+    fn commit_turn(&mut self, now: Duration, mut turn: Turn, end: AudioTime, answer: bool) {
         turn.clock.fin = Some(now);
-        let end = self.hearing.now;
         let audio = Arc::new(self.hearing.ring.range(turn.start..end).samples);
         self.hearing.buffer = end;
         let item = heard_item(turn.item.clone(), audio);
         self.make_room();
         let previous = self.history.last();
         self.emit(Event::AudioCommitted { item: turn.item.clone(), previous: previous.clone() });
-        if self.history.add(item.clone(), &Place::End).is_err() {
-            // The client gave an item of its own this id in the meantime: the turn keeps its words under a new one.
-            turn.item = self.new_item_id();
-            let renamed = Item { id: turn.item.clone(), ..item.clone() };
-            self.history.add(renamed, &Place::End).expect("the id was just made and the place is the end");
-        }
-        let item = Item { id: turn.item.clone(), ..item };
+        self.history.add(item.clone(), &Place::End).expect("clients may not use the id of an open turn");
         self.emit(Event::ItemAdded { item: item.clone(), previous: previous.clone() });
         self.emit(Event::ItemDone { item, previous });
         self.unheard.insert(turn.item.clone());
-        if turn.marker == 0 {
-            turn.marker = 1;
+        if turn.marker == 0 || turn.failed {
+            turn.marker += 1;
             self.effect(Effect::Flush(turn.stream, turn.marker));
         }
-        let words = turn.words.take();
+        let words = turn.broken.take().map(Outcome::Failed).or(turn.words.take());
         let stream = turn.stream;
         self.hearing.committed.push(Committed {
             item: turn.item,
             stream,
             marker: turn.marker,
-            samples: end - turn.start,
+            samples: end.saturating_sub(turn.start),
             clock: turn.clock,
             answer,
         });
@@ -357,8 +380,7 @@ impl Machine {
     }
 
     fn partial(&mut self, now: Duration, stream: StreamId, text: &Private<String>) {
-        let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.stream == stream) else { return };
-        turn.partial.clone_from(text.expose());
+        let Some(turn) = self.hearing.turn.as_ref().filter(|turn| turn.stream == stream) else { return };
         let (item, held) = (turn.item.clone(), turn.held);
         if let Some(endpoint) = &mut self.hearing.endpoint {
             for signal in endpoint.on(Cue::Words(Tail::of(text.expose()))) {
@@ -377,14 +399,17 @@ impl Machine {
     /// The answer to a flush, of an open turn or of one that is over.
     fn flushed(&mut self, now: Duration, stream: StreamId, marker: Option<u64>, outcome: Outcome) {
         if let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.stream == stream) {
-            // Only the newest flush counts: audio came after the older ones.
-            if marker.is_none_or(|marker| marker == turn.marker) {
-                if let (Outcome::Words(_), Some(_)) = (&outcome, turn.clock.likely) {
+            match (marker, outcome) {
+                (None, Outcome::Failed(message)) => turn.broken = Some(message),
+                // Only the newest flush counts, and only while no voice came after it.
+                (Some(marker), Outcome::Words(words))
+                    if marker == turn.marker && turn.clock.likely.is_some() =>
+                {
                     turn.clock.transcript = Some(now);
-                    turn.words = Some(outcome);
-                } else if marker.is_none() {
-                    turn.words = Some(outcome);
+                    turn.words = Some(Outcome::Words(words));
                 }
+                (Some(marker), Outcome::Failed(_)) if marker == turn.marker => turn.failed = true,
+                _ => {}
             }
             return;
         }
@@ -430,7 +455,7 @@ impl Machine {
             self.unanswered = true;
             self.hearing_clock = Some(turn.clock);
         }
-        self.generate_waiting(now);
+        self.generate_waiting();
         self.answer_if_due(now);
     }
 
@@ -455,12 +480,22 @@ impl Machine {
         if floor != Floor::TakeFloor || !self.settings.interrupts_responses() {
             return;
         }
-        if let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.held) {
-            turn.held = false;
-            let (item, start) = (turn.item.clone(), turn.start);
-            self.emit(Event::SpeechStarted { item, at_ms: at_ms(start) });
-            self.interrupt(now);
+        if self.hearing.turn.is_none() {
+            // The policy says it once; the end-of-turn policy needs a little longer to be sure.
+            self.hearing.floor_taken = true;
+            return;
         }
+        self.announce();
+        self.interrupt(now);
+    }
+
+    /// A turn that was held back is one like any other from now on; whether there was one.
+    fn announce(&mut self) -> bool {
+        let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.held) else { return false };
+        turn.held = false;
+        let (item, start) = (turn.item.clone(), turn.start);
+        self.emit(Event::SpeechStarted { item, at_ms: at_ms(start) });
+        true
     }
 
     /// The caller has the floor: the agent stops.
@@ -471,21 +506,22 @@ impl Machine {
     /// The agent's sound began.
     pub(super) fn agent_started(&mut self) {
         self.hearing.agent_speaks = true;
+        self.hearing.floor_taken = false;
         let at = self.hearing.now;
         self.hearing.barge_in.on(Barge::AgentStarted { at });
     }
 
     /// The agent's sound is over or was stopped; speech that was held under it is a turn of its own now.
-    pub(super) fn agent_stopped(&mut self) {
+    pub(super) fn agent_stopped(&mut self, now: Duration) {
         if !self.hearing.agent_speaks {
             return;
         }
         self.hearing.agent_speaks = false;
+        self.hearing.floor_taken = false;
         self.hearing.barge_in.on(Barge::AgentStopped);
-        if let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.held) {
-            turn.held = false;
-            let (item, start) = (turn.item.clone(), turn.start);
-            self.emit(Event::SpeechStarted { item, at_ms: at_ms(start) });
+        // As at the start of a turn: the next answer, not heard yet, makes way.
+        if self.announce() && self.settings.interrupts_responses() {
+            self.interrupt(now);
         }
     }
 
@@ -499,7 +535,7 @@ impl Machine {
                 let at_ms = at_ms(self.hearing.now);
                 self.emit(Event::SpeechStopped { item: turn.item.clone(), at_ms });
             }
-            let turn = Turn { marker: turn.marker + 1, words: None, ..turn };
+            let turn = Turn { marker: turn.marker + 1, words: None, failed: false, ..turn };
             self.effect(Effect::Flush(turn.stream, turn.marker));
             return self.commit_by_hand(now, turn);
         }
@@ -521,7 +557,8 @@ impl Machine {
             held: false,
             marker: 0,
             words: None,
-            partial: String::new(),
+            failed: false,
+            broken: None,
             clock: TurnClock::default(),
         };
         self.commit_by_hand(now, turn);
@@ -530,7 +567,7 @@ impl Machine {
     fn commit_by_hand(&mut self, now: Duration, mut turn: Turn) {
         turn.clock.speech_end = now;
         turn.clock.speech = Some(heard(self.hearing.now - turn.start));
-        self.commit_turn(now, turn, false);
+        self.commit_turn(now, turn, self.hearing.now, false);
     }
 
     pub(super) fn clear_audio(&mut self, now: Duration) {
@@ -546,13 +583,27 @@ impl Machine {
         self.answer_if_due(now);
     }
 
-    /// The way turns end was changed: an open turn becomes audio in the buffer.
+    /// The way turns end was changed. A turn under way goes on under the new rules, or, where the client decides
+    /// from now on, becomes audio in the buffer.
     pub(super) fn reconfigure_hearing(&mut self, now: Duration) {
-        if let Some(turn) = self.hearing.turn.take() {
-            self.hearing.buffer = turn.start;
-            self.effect(Effect::CloseRecognition(turn.stream));
+        match (detection(&self.settings), &mut self.hearing.endpoint) {
+            (Some(detection), Some(endpoint)) => {
+                endpoint.configure(detection, &self.hearing.turn_config);
+                if !self.settings.interrupts_responses() {
+                    self.announce();
+                }
+            }
+            (Some(_), None) => {
+                self.hearing.endpoint = endpoint(&self.settings, &self.hearing.turn_config);
+            }
+            (None, _) => {
+                self.hearing.endpoint = None;
+                if let Some(turn) = self.hearing.turn.take() {
+                    self.hearing.buffer = turn.start;
+                    self.effect(Effect::CloseRecognition(turn.stream));
+                }
+            }
         }
-        self.hearing.endpoint = endpoint(&self.settings, &self.hearing.turn_config);
         self.effect(Effect::ClearTimer(Timer::Idle));
         self.answer_if_due(now);
     }

@@ -10,6 +10,7 @@ use crate::session::event::RejectionCode;
 use crate::session::history::{Refused, Spoken};
 use crate::session::ids::ItemId;
 use crate::session::item::{Item, ItemKind, ItemStatus, Part, Place};
+use crate::session::playback::Source;
 
 impl Machine {
     pub(super) fn create_item(&mut self, now: Duration, tag: Tag, mut item: Item, place: &Place) {
@@ -20,7 +21,12 @@ impl Machine {
             item.id = self.new_item_id();
         }
         item.status = ItemStatus::Completed;
-        match self.history.add(item.clone(), place) {
+        let added = if self.hearing.has_named(&item.id) {
+            Err(Refused::Duplicate)
+        } else {
+            self.history.add(item.clone(), place)
+        };
+        match added {
             Ok(previous) => {
                 self.emit(Event::ItemAdded { item: item.clone(), previous: previous.clone() });
                 self.emit(Event::ItemDone { item: item.clone(), previous });
@@ -109,9 +115,10 @@ impl Machine {
         let samples = audio_end_ms.saturating_mul(u64::from(SPEAKING_RATE)) / 1000;
         let real = self.open_samples(id).or_else(|| self.history.spoken(id).map(|spoken| spoken.samples));
         let samples = samples.min(real.unwrap_or(0));
-        if self.history.cut(id, samples).is_none() {
+        if self.history.cut(id, samples, Source::Reported).is_none() {
             // Still being written: the cut waits for its words.
-            self.history.set_spoken(id, Spoken { heard: Some(samples), ..Spoken::default() });
+            let heard = Some((samples, Source::Reported));
+            self.history.set_spoken(id, Spoken { heard, ..Spoken::default() });
         }
         let audio_end_ms = samples * 1000 / u64::from(SPEAKING_RATE);
         self.emit(Event::ItemTruncated { item: id.clone(), content_index, audio_end_ms });

@@ -26,6 +26,7 @@ use super::event::{EndReason, Event, Rejection, RejectionCode, Timeline};
 use super::history::History;
 use super::ids::{CallId, ConversationId, ItemId, ResponseId, SessionId};
 use super::settings::{BadSetting, Settings, SettingsLimits, SettingsPatch};
+use crate::audio::HEARING_RATE;
 use crate::config;
 use crate::llm::{GenerationEvent, GenerationRequest};
 use crate::stt::{RecognitionEvent, RecognitionOptions};
@@ -182,7 +183,7 @@ impl Machine {
             cache_key,
             hearing: Hearing::new(config, &settings),
             settings,
-            history: History::default(),
+            history: History::new(config.session.max_audio_seconds as usize * HEARING_RATE as usize),
             responses: Vec::new(),
             next_response: 1,
             unheard: HashSet::new(),
@@ -264,6 +265,8 @@ impl Machine {
         if self.ended {
             return;
         }
+        // Nothing is left to drain: this is the end, for this reason.
+        self.draining = false;
         self.stop_all(now);
         self.hang_up_hearing();
         self.emit(Event::Ended { reason });
@@ -361,7 +364,13 @@ impl Machine {
     }
 
     fn new_item_id(&mut self) -> ItemId {
-        ItemId(self.unique("item"))
+        loop {
+            let id = ItemId(self.unique("item"));
+            // A client may have given an item of its own this id.
+            if self.history.get(&id).is_none() {
+                return id;
+            }
+        }
     }
 
     fn new_response_id(&mut self) -> ResponseId {

@@ -145,6 +145,9 @@ impl Machine {
         };
         if conversation {
             self.unanswered = false;
+            if input.is_none() {
+                self.hearing.taken_up();
+            }
         }
         let clock = self.hearing_clock.take().unwrap_or_else(|| TurnClock::typed(now));
         self.begin(
@@ -208,21 +211,18 @@ impl Machine {
         });
         let created = self.snapshot(number, ResponseStatus::InProgress);
         self.emit(Event::ResponseCreated(created));
-        self.generate_waiting(now);
+        self.generate_waiting();
     }
 
     /// Starts the responses whose prompts are complete now.
-    pub(super) fn generate_waiting(&mut self, _now: Duration) {
-        if !self.unheard.is_empty() {
-            return;
-        }
-        let waiting: Vec<_> = self
-            .responses
-            .iter()
-            .filter(|r| r.stage == Stage::Waiting)
-            .map(|response| response.number)
-            .collect();
-        for number in waiting {
+    pub(super) fn generate_waiting(&mut self) {
+        let ready = |response: &&Response| match &response.input {
+            Some(items) => !items.iter().any(|item| self.unheard.contains(&item.id)),
+            None => self.unheard.is_empty(),
+        };
+        let waiting = self.responses.iter().filter(|response| response.stage == Stage::Waiting);
+        let ready: Vec<_> = waiting.filter(ready).map(|response| response.number).collect();
+        for number in ready {
             self.generate(number);
         }
     }
@@ -234,6 +234,16 @@ impl Machine {
         let limit = self.limits.max_prompt_chars >> self.responses[index].shorter;
         let response = &mut self.responses[index];
         response.stage = Stage::Writing;
+        if response.in_conversation() && response.input.is_none() {
+            // All that was said is in its prompt.
+            self.unanswered = false;
+        }
+        // What was recognised since the response was asked for.
+        for item in response.input.iter_mut().flatten() {
+            if let Some(newer) = self.history.get(&item.id) {
+                item.clone_from(newer);
+            }
+        }
         let instructions = &response.settings.instructions;
         let mut messages = match &response.input {
             Some(items) => history::prompt(items.iter(), instructions, limit),
@@ -448,17 +458,20 @@ impl Machine {
     }
 
     fn audio(&mut self, now: Duration, number: ResponseNumber, samples: Vec<f32>) {
+        // The far end plays one after the other: an answer begins when the one before has ended.
+        let busy = self.response(number).filter(|r| r.in_conversation()).map(|_| self.playing_until());
         let Some(response) = self.response_mut(number) else { return };
         let at = response.since(now);
         let first = response.timeline.first_audio_ms.is_none();
+        let from = now.max(busy.unwrap_or_default());
         response.timeline.first_audio_ms.get_or_insert(at);
         if response.timeline.first_audible_ms.is_none()
             && let Some(offset) = samples.iter().position(|sample| sample.abs() > AUDIBLE)
         {
-            let wait = playback::length(offset as u64) + response.playback.until().saturating_sub(now);
+            let wait = playback::length(offset as u64) + from.saturating_sub(now);
             response.timeline.first_audible_ms = Some(at + ms(wait));
         }
-        response.playback.push(now, &samples);
+        response.playback.push(from, &samples);
         let (until, conversation) = (response.playback.until(), response.in_conversation());
         let Some(message) = &mut response.message else { return };
         message.spoken.samples += samples.len() as u64;
@@ -486,7 +499,8 @@ impl Machine {
             let text = Private::new(spoken.text.clone());
             if modality == Modality::Audio {
                 if !whole {
-                    spoken.heard = Some(response.playback.heard(now).0);
+                    let (samples, source) = response.playback.heard(now);
+                    spoken.cut(samples, source);
                 }
                 self.emit(Event::AudioDone { at: at.clone() });
             }
@@ -520,8 +534,8 @@ impl Machine {
 
     /// A spoken item is whole: a truncation that came while it was written still holds.
     fn keep_spoken(&mut self, id: &ItemId, mut spoken: Spoken) {
-        if let Some(earlier) = self.history.spoken(id).and_then(|earlier| earlier.heard) {
-            spoken.heard = Some(spoken.heard.map_or(earlier, |heard| heard.min(earlier)));
+        if let Some((samples, source)) = self.history.spoken(id).and_then(|earlier| earlier.heard) {
+            spoken.cut(samples, source);
         }
         self.history.set_spoken(id, spoken);
     }
@@ -563,17 +577,17 @@ impl Machine {
         if let Some(number) = active {
             let silent = self.response(number).is_some_and(|response| response.playback.samples() == 0);
             // Nothing of it was heard: what the caller said before is still to be answered.
-            self.unanswered |=
-                silent && self.response(number).is_some_and(|response| response.input.is_none());
-            if silent {
-                self.hearing_clock = self.response(number).map(|response| response.clock);
+            let again = |response: &&Response| silent && response.input.is_none() && response.hint.is_none();
+            if let Some(clock) = self.response(number).filter(again).map(|response| response.clock) {
+                self.unanswered = true;
+                self.hearing_clock = Some(clock);
             }
         }
         self.silence(now);
         if let Some(number) = active {
             self.finish(now, number, ResponseStatus::Cancelled(reason));
         }
-        self.agent_stopped();
+        self.agent_stopped(now);
     }
 
     /// Drops the sound that is queued or playing; what was heard of it is noted.
@@ -582,27 +596,18 @@ impl Machine {
             .responses
             .iter()
             .filter(|response| response.in_conversation() && response.playback.is_playing(now))
-            .map(|response| {
-                (
-                    response.number,
-                    response.id.clone(),
-                    response.spoken_item.clone(),
-                    response.playback.heard(now).0,
-                )
-            })
+            .map(|response| response.number)
             .collect();
-        for (number, id, item, heard) in playing {
+        for number in playing {
+            let Some(response) = self.response_mut(number) else { continue };
+            response.playback.stop(now);
+            let (samples, source) = response.playback.heard(now);
+            let (id, item) = (response.id.clone(), response.spoken_item.clone());
             self.effect(Effect::Stop(number, id.clone()));
             self.emit(Event::OutputCleared { response: id });
             if let Some(item) = item {
                 // `None` while it is still being written: `finish` cuts it.
-                self.history.cut(&item, heard).unwrap_or_default();
-            }
-            if let Some(response) = self.response_mut(number) {
-                response.playback.report(heard);
-                if response.stage == Stage::Over {
-                    response.playback = Playback::default();
-                }
+                self.history.cut(&item, samples, source).unwrap_or_default();
             }
         }
         self.effect(Effect::ClearTimer(Timer::Played));
@@ -610,8 +615,15 @@ impl Machine {
 
     /// The client asks for silence.
     pub(super) fn clear_output(&mut self, now: Duration) {
+        // Its streams are stopped, so it would never end by itself.
+        let sounding = self.active().filter(|number| {
+            self.response(*number).is_some_and(|response| response.playback.is_playing(now))
+        });
         self.silence(now);
-        self.agent_stopped();
+        if let Some(number) = sounding {
+            self.finish(now, number, ResponseStatus::Cancelled(CancelReason::ClientCancelled));
+        }
+        self.agent_stopped(now);
     }
 
     /// The far end reports its playback position.
@@ -629,7 +641,7 @@ impl Machine {
                     || (response.stage != Stage::Over && response.playback.samples() > 0))
         });
         if !sounding {
-            self.agent_stopped();
+            self.agent_stopped(now);
         }
     }
 

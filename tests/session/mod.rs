@@ -1,0 +1,7 @@
+//! The conversation: the pure machine under virtual time, random walks over
+//! every order of events, and the driver with scripted parts.
+
+mod driver;
+mod rig;
+mod scenarios;
+mod walks;
