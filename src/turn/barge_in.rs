@@ -79,7 +79,6 @@ pub struct BargeIn {
     voiced: AudioTime,
     last_voiced: AudioTime,
     words: Vec<String>,
-    taken: bool,
 }
 
 impl BargeIn {
@@ -94,11 +93,11 @@ impl BargeIn {
             voiced: 0,
             last_voiced: 0,
             words: Vec::new(),
-            taken: false,
         }
     }
 
-    /// Takes one cue. `TakeFloor` is said once per speech of the agent; while it is silent always `Ignore`.
+    /// Takes one cue. `TakeFloor` is repeated for as long as it holds, so that it is safe to act on it
+    /// late; while the agent is silent it is always `Ignore`.
     pub fn on(&mut self, cue: Cue<'_>) -> Floor {
         match cue {
             Cue::AgentStarted { at } => {
@@ -106,7 +105,6 @@ impl BargeIn {
                 self.played.clear();
                 self.returned.clear();
                 self.forget();
-                self.taken = false;
                 return Floor::Ignore;
             }
             Cue::AgentStopped => {
@@ -121,6 +119,12 @@ impl BargeIn {
             }
         }
         self.floor()
+    }
+
+    /// Whether the caller's own voice, not the agent's echo, was heard under the agent's speech just now. Ask
+    /// before [`Cue::AgentStopped`]: it tells speech that goes on as a turn from what was an echo.
+    pub fn caller_speaks(&self) -> bool {
+        self.voiced >= samples(self.settings.hold_ms)
     }
 
     /// Level that an echo of the agent's speech is expected to have now, in dB of full scale.
@@ -160,8 +164,8 @@ impl BargeIn {
         self.coupling_db += rate * (shown - self.coupling_db);
     }
 
-    fn floor(&mut self) -> Floor {
-        if self.agent.is_none() || self.taken || self.voiced < samples(self.settings.hold_ms) {
+    fn floor(&self) -> Floor {
+        if self.agent.is_none() || self.voiced < samples(self.settings.hold_ms) {
             return Floor::Ignore;
         }
         let spoken = self.words.join(" ");
@@ -172,7 +176,6 @@ impl BargeIn {
         if self.voiced < samples(self.settings.take_ms) || !enough_words {
             return Floor::Hold;
         }
-        self.taken = true;
         Floor::TakeFloor
     }
 
@@ -235,7 +238,10 @@ mod tests {
         let floors = scene.hear(640, 0.9, -28.0, -20.0);
         assert_eq!(floors.iter().position(|f| *f == Floor::Hold), Some(2), "{floors:?}");
         assert_eq!(floors.iter().position(|f| *f == Floor::TakeFloor), Some(7), "{floors:?}");
-        assert_eq!(floors.iter().filter(|f| **f == Floor::TakeFloor).count(), 1, "once only");
+        assert!(floors[7..].iter().all(|f| *f == Floor::TakeFloor), "{floors:?}");
+        assert!(scene.policy.caller_speaks());
+        scene.policy.on(Cue::AgentStopped);
+        assert!(!scene.policy.caller_speaks());
     }
 
     #[test]
@@ -248,6 +254,7 @@ mod tests {
                 floors.extend(scene.hear(160, 0.85, playing + coupling, playing));
             }
             assert!(!floors.contains(&Floor::TakeFloor), "coupling {coupling} dB");
+            assert!(!scene.policy.caller_speaks(), "coupling {coupling} dB");
         }
     }
 

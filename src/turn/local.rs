@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ort::environment::Environment;
-
 use super::semantic::smart_turn::SmartTurn;
-use super::vad::silero::Silero;
+use super::vad::silero::SileroPool;
 use super::{Completion, TurnError, TurnModels, VoiceActivity};
+use crate::audio::VAD_FRAME;
 use crate::config;
 use crate::models::{Store, runtime::ensure_onnxruntime};
 
 /// Silero VAD and Smart Turn, loaded once and shared by all sessions.
 pub struct LocalTurnModels {
-    environment: &'static Environment,
-    silero: Vec<u8>,
+    silero: Arc<SileroPool>,
     smart_turn: Arc<SmartTurn>,
 }
 
@@ -29,11 +27,10 @@ impl LocalTurnModels {
         let silero = read("silero-vad", store.path("silero-vad", "silero_vad.onnx"))?;
         let smart_turn = read("smart-turn", store.path("smart-turn-v3.2", "smart-turn-v3.2-cpu.onnx"))?;
         let models = Self {
-            environment,
-            silero,
+            silero: SileroPool::new(environment, silero)?,
             smart_turn: Arc::new(SmartTurn::new(environment, &smart_turn, settings.completion_threads)?),
         };
-        models.voice_activity()?;
+        models.voice_activity()?.score(&[0.0; VAD_FRAME])?;
         models.smart_turn.score(&[])?;
         Ok(models)
     }
@@ -41,7 +38,7 @@ impl LocalTurnModels {
 
 impl TurnModels for LocalTurnModels {
     fn voice_activity(&self) -> Result<Box<dyn VoiceActivity>, TurnError> {
-        Ok(Box::new(Silero::new(self.environment, &self.silero)?))
+        Ok(Box::new(self.silero.take()?))
     }
 
     fn completion(&self) -> Arc<dyn Completion> {

@@ -8,6 +8,8 @@
 //! every two seconds, but only after a run of clearly silent frames, because a
 //! reset inside a word costs confidence.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use ort::environment::Environment;
 use ort::session::Session;
 use ort::value::TensorRef;
@@ -25,9 +27,66 @@ const RESET_AFTER_QUIET: usize = 5;
 /// Scores below this are clearly silent.
 const CLEARLY_QUIET: f32 = 0.1;
 
-/// One caller's scorer.
+/// Idle sessions that are kept for the next callers.
+const IDLE: usize = 64;
+
+/// Makes scorers. Loading the model takes tens of milliseconds, so the sessions of callers who left are
+/// used again.
+pub struct SileroPool {
+    environment: &'static Environment,
+    model: Vec<u8>,
+    idle: Mutex<Vec<Session>>,
+}
+
+impl SileroPool {
+    /// A pool with one session ready, from the bytes of `silero_vad.onnx`.
+    ///
+    /// # Errors
+    /// When the bytes are no such model.
+    pub fn new(environment: &'static Environment, model: Vec<u8>) -> Result<Arc<Self>, TurnError> {
+        let first = load(environment, &model)?;
+        Ok(Arc::new(Self { environment, model, idle: Mutex::new(vec![first]) }))
+    }
+
+    /// A scorer with a fresh state.
+    ///
+    /// # Errors
+    /// When none is idle and the model cannot be loaded again.
+    pub fn take(self: &Arc<Self>) -> Result<Silero, TurnError> {
+        let idle = self.idle().pop();
+        let session = idle.map_or_else(|| load(self.environment, &self.model), Ok)?;
+        Ok(Silero {
+            session: Some(session),
+            home: self.clone(),
+            input: vec![0.0; CONTEXT + VAD_FRAME],
+            state: vec![0.0; STATE],
+            since_reset: 0,
+            quiet: 0,
+        })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        // A push or a pop is never left half done.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn load(environment: &Environment, model: &[u8]) -> Result<Session, TurnError> {
+    Session::builder(environment)
+        .map_err(fault)?
+        .with_intra_threads(1)
+        .map_err(fault)?
+        .with_inter_threads(1)
+        .map_err(fault)?
+        .commit_from_memory(model)
+        .map_err(fault)
+}
+
+/// One caller's scorer; its session goes back to the pool when it is dropped.
 pub struct Silero {
-    session: Session,
+    /// `None` only while being dropped.
+    session: Option<Session>,
+    home: Arc<SileroPool>,
     /// Context and frame as the model takes them.
     input: Vec<f32>,
     state: Vec<f32>,
@@ -36,28 +95,6 @@ pub struct Silero {
 }
 
 impl Silero {
-    /// A scorer with a fresh state from the bytes of `silero_vad.onnx`.
-    ///
-    /// # Errors
-    /// When the bytes are no such model.
-    pub fn new(environment: &Environment, model: &[u8]) -> Result<Self, TurnError> {
-        let session = Session::builder(environment)
-            .map_err(fault)?
-            .with_intra_threads(1)
-            .map_err(fault)?
-            .with_inter_threads(1)
-            .map_err(fault)?
-            .commit_from_memory(model)
-            .map_err(fault)?;
-        Ok(Self {
-            session,
-            input: vec![0.0; CONTEXT + VAD_FRAME],
-            state: vec![0.0; STATE],
-            since_reset: 0,
-            quiet: 0,
-        })
-    }
-
     fn forget_state(&mut self) {
         self.state.fill(0.0);
         self.since_reset = 0;
@@ -74,8 +111,8 @@ impl VoiceActivity for Silero {
         }
         self.input[CONTEXT..].copy_from_slice(frame);
         let rate = [i64::from(HEARING_RATE)];
-        let outputs = self
-            .session
+        let session = self.session.as_mut().expect("a session is there until the scorer is dropped");
+        let outputs = session
             .run(ort::inputs! {
                 "input" => TensorRef::from_array_view(([1, CONTEXT + VAD_FRAME], &*self.input)).map_err(fault)?,
                 "state" => TensorRef::from_array_view(([2usize, 1, 128], &*self.state)).map_err(fault)?,
@@ -110,6 +147,15 @@ impl VoiceActivity for Silero {
         self.input.fill(0.0);
         self.quiet = 0;
         self.forget_state();
+    }
+}
+
+impl Drop for Silero {
+    fn drop(&mut self) {
+        let mut idle = self.home.idle();
+        if idle.len() < IDLE {
+            idle.extend(self.session.take());
+        }
     }
 }
 
