@@ -61,8 +61,6 @@ pub trait Section {
     }
 }
 
-// A section that has ranges to check implements this in its own file instead.
-
 /// A value outside its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {

@@ -451,8 +451,10 @@ async fn until(at: Option<Instant>) {
 
 /// The next stage of draining. Cancel safe.
 async fn changed(drain: &mut watch::Receiver<Drain>, from: Drain) -> Drain {
-    match drain.wait_for(|drain| *drain != from).await {
-        Ok(drain) => *drain,
+    // The guard must not live across the other await: it cannot cross threads.
+    let next = drain.wait_for(|drain| *drain != from).await.map(|drain| *drain);
+    match next {
+        Ok(drain) => drain,
         // The manager has gone, and nobody is left who could ask.
         Err(_) => std::future::pending().await,
     }
