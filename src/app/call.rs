@@ -20,7 +20,7 @@ const READ_AHEAD: usize = 4;
 /// over the socket: a failed upgrade shows browsers and SDKs no reason.
 pub async fn run(app: Arc<App>, socket: WebSocket, settings: Settings, shown: Shown) {
     let _guard = app.calls.clone();
-    let max_seconds = app.door.max_seconds();
+    let max_seconds = app.max_seconds;
     let mut dialect = Realtime::new(Start {
         settings: settings.clone(),
         shown,

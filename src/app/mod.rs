@@ -13,6 +13,7 @@ mod call;
 pub mod chat;
 pub mod check_config;
 pub mod cli;
+pub mod door;
 pub mod failure;
 mod health;
 pub mod models;

@@ -9,39 +9,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::auth::Gate;
-use super::pump::Ends;
+use super::door::Door;
 use super::routes;
 use super::secrets::Secrets;
 use crate::config::Config;
 use crate::metrics::Exporter;
-use crate::protocol::openai::error::ApiError;
-use crate::session::settings::Settings;
 use crate::transport::ws::Limits;
 
-/// Where sessions come from.
-pub trait Door: Send + Sync + 'static {
-    /// Settings of a session for which nothing was asked.
-    fn defaults(&self) -> Settings;
-
-    /// Name of the language model, shown where a client names none.
-    fn model(&self) -> String;
-
-    /// Time limit of a session, seconds.
-    fn max_seconds(&self) -> u64;
-
-    /// Begins a session. Dropping its ends ends it.
-    ///
-    /// # Errors
-    /// When there is no room.
-    fn open(&self, settings: Settings) -> Result<Ends, ApiError>;
-
-    /// Takes no more sessions and ends those that run once they have finished
-    /// what they are saying, at the latest after this time.
-    fn drain(&self, within: Duration);
-}
+/// How long sockets may take to close once every session has ended.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// What a server is made of.
 pub struct Parts {
@@ -62,6 +41,8 @@ pub struct App {
     pub(super) secrets: Secrets,
     pub(super) limits: Limits,
     pub(super) send_queue: usize,
+    /// Time limit of a session.
+    pub(super) max_seconds: u64,
     pub(super) started_at: u64,
     /// A clone is held by every call: the drain waits until all are gone.
     pub(super) calls: mpsc::Sender<()>,
@@ -76,7 +57,7 @@ impl App {
 }
 
 /// Serves until `shutdown` is ready and the calls have ended, at the latest
-/// after `server.drain_ms`.
+/// a little after `session.drain_seconds`.
 ///
 /// # Errors
 /// When the listener fails.
@@ -101,6 +82,7 @@ pub async fn run(
             write: Duration::from_millis(server.write_timeout_ms),
         },
         send_queue: server.send_queue,
+        max_seconds: u64::from(config.session.max_minutes) * 60,
         started_at: now(),
         calls,
         draining: AtomicBool::new(false),
@@ -109,15 +91,14 @@ pub async fn run(
     if app.gate.is_open() {
         tell_openness(address, server.open_to_network);
     }
-    let drain = Duration::from_millis(server.drain_ms);
-    let (stopped, mut stopping) = oneshot::channel();
+    let drain = Duration::from_secs(u64::from(config.session.drain_seconds));
+    let (stopped, stopping) = oneshot::channel();
     let stop = {
         let app = app.clone();
         async move {
             shutdown.await;
             app.draining.store(true, Ordering::Relaxed);
-            tracing::info!(limit_ms = drain.as_millis() as u64, "stopping: waiting for calls to end");
-            app.door.drain(drain);
+            tracing::info!(limit_s = drain.as_secs(), "stopping: waiting for calls to end");
             // Nobody listens when the server has ended by an error.
             stopped.send(()).ok();
         }
@@ -129,23 +110,28 @@ pub async fn run(
         }
     });
     let service = routes::table(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
+    let door = app.door.clone();
     let serving = async {
         axum::serve(listener, service).with_graceful_shutdown(stop).await?;
         drop(app);
         running.recv().await;
         Ok(())
     };
-    // A little over the drain, in which sessions say their last words.
-    let deadline = async {
-        if (&mut stopping).await.is_err() {
+    let ending = async {
+        if stopping.await.is_err() {
             std::future::pending::<()>().await;
         }
-        sleep(drain + Duration::from_secs(3)).await;
+        // Sessions say their last words, which clients may take a moment to read.
+        let last_words = async {
+            door.drain().await;
+            sleep(LAST_WORDS).await;
+        };
+        drop(timeout(drain + LAST_WORDS, last_words).await);
     };
     tokio::select! {
         result = serving => result,
-        () = deadline => {
-            tracing::warn!("some calls did not end in time and were cut");
+        () = ending => {
+            tracing::warn!("some connections did not end in time and were cut");
             Ok(())
         }
     }

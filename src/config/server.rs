@@ -14,8 +14,6 @@ pub struct Server {
     pub port: u16,
     /// Keys that callers may present; empty: no key is asked for.
     pub api_keys: Vec<String>,
-    /// How long running conversations may go on after a stop signal, milliseconds.
-    pub drain_ms: u64,
     /// Without keys, whether callers from other machines are let in too.
     pub open_to_network: bool,
     /// Without keys, the host names (besides addresses and `localhost`) that a request may name;
@@ -43,7 +41,6 @@ impl Default for Server {
             host: "127.0.0.1".to_owned(),
             port: 8080,
             api_keys: Vec::new(),
-            drain_ms: 10_000,
             open_to_network: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

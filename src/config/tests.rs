@@ -42,7 +42,7 @@ fn without_sources_the_defaults_hold() {
 fn flag_beats_environment_beats_file_beats_default() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("settings.toml");
-    std::fs::write(&file, "[server]\nhost = \"10.0.0.1\"\nport = 1001\ndrain_ms = 7\n").expect("written");
+    std::fs::write(&file, "[server]\nhost = \"10.0.0.1\"\nport = 1001\nsend_queue = 7\n").expect("written");
     let sources = Sources {
         file: Some(file.clone()),
         environment: vec![
@@ -58,11 +58,11 @@ fn flag_beats_environment_beats_file_beats_default() {
     let resolved = Resolved::load(&sources).expect("valid");
     assert_eq!(resolved.config.server.port, 1004);
     assert_eq!(resolved.config.server.host, "10.0.0.2");
-    assert_eq!(resolved.config.server.drain_ms, 7);
+    assert_eq!(resolved.config.server.send_queue, 7);
     assert_eq!(resolved.config.models.retries, Config::default().models.retries);
     assert_eq!(*resolved.origin("server.port"), Origin::Flag("--port".to_owned()));
     assert_eq!(*resolved.origin("server.host"), Origin::Environment("VOLUBLE_SERVER_HOST".to_owned()));
-    assert_eq!(*resolved.origin("server.drain_ms"), Origin::File { path: file, line: 4 });
+    assert_eq!(*resolved.origin("server.send_queue"), Origin::File { path: file, line: 4 });
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn check_config_shows_every_origin() {
     assert_eq!(row("server.port"), ["server.port", "9001", "voluble.toml:2"]);
     assert_eq!(row("server.host"), ["server.host", "\"0.0.0.0\"", "flag --host"]);
     assert_eq!(row("server.api_keys"), ["server.api_keys", "(hidden)", "voluble.toml:3"]);
-    assert_eq!(row("server.drain_ms")[2], "default");
+    assert_eq!(row("server.send_queue")[2], "default");
     assert_eq!(row("models.dir"), ["models.dir", "\"/srv/models\"", "environment VOLUBLE_MODELS_DIR"]);
     assert_eq!(row("models.retries"), ["models.retries", "5", "flag --set models.retries"]);
     assert!(!text.contains("very-secret"));

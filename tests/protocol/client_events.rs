@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use voluble::session::command::{CommandKind, ResponseScope};
-use voluble::session::event::Event;
+use voluble::session::event::{Event, Rejection, RejectionCode};
 use voluble::session::item::{ItemKind, Part, Place};
 use voluble::session::settings::{Modality, TurnDetection};
 
@@ -193,4 +193,22 @@ fn unknown_fields_are_left_out() {
     let mut codec = Codec::new();
     codec.one(&json!({"type": "session.update", "session": {"type": "realtime", "of_next_year": {"x": 1}}}));
     codec.one(&json!({"type": "response.create", "response": {"of_next_year": 1}, "more": true}));
+}
+
+#[test]
+fn an_update_that_the_session_refuses_never_was() {
+    let mut codec = Codec::new();
+    let update = json!({"type": "session.update", "session": {"type": "realtime", "tracing": "auto",
+        "audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 0.9}}}}});
+    let tag = codec.hears(&update).commands[0].tag.clone();
+    let rejection =
+        Rejection { tag, code: RejectionCode::InvalidValue, message: "no".to_owned(), param: None };
+    codec.says(&Event::Rejected(rejection));
+    let update = json!({"type": "session.update", "session": {"type": "realtime",
+        "audio": {"input": {"turn_detection": {"type": "server_vad", "silence_duration_ms": 700}}}}});
+    let CommandKind::Configure(patch) = codec.one(&update) else { panic!("a Configure") };
+    let Some(TurnDetection::Silence { threshold, .. }) = patch.turn_detection else { panic!("server_vad") };
+    assert_eq!(threshold, 0.5);
+    let updated = codec.says(&Event::Configured { settings: settings() }).remove(0);
+    assert_eq!(updated["session"]["tracing"], json!(null));
 }

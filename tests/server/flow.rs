@@ -168,7 +168,7 @@ async fn a_stop_ends_calls_with_a_reason_and_takes_no_more() {
 async fn a_half_sent_request_does_not_hold_up_a_stop() {
     use tokio::io::AsyncWriteExt as _;
     let mut config = Config::default();
-    config.server.drain_ms = 10;
+    config.session.drain_seconds = 0;
     let server = Server::with(config, Toys::default()).await;
     let mut slow = tokio::net::TcpStream::connect(server.address).await.expect("the server listens");
     slow.write_all(b"GET /v1/models HTTP/1.1\r\nhost: ").await.expect("sent");

@@ -1,12 +1,13 @@
 //! A session that does little, countably.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use voluble::app::door::Door;
 use voluble::app::pump::Ends;
-use voluble::app::server::Door;
 use voluble::protocol::openai::error::ApiError;
 use voluble::session::command::{Command, CommandKind};
 use voluble::session::event::{At, EndReason, Event, Rejection, RejectionCode, Response, ResponseStatus};
@@ -36,10 +37,6 @@ impl Door for Toys {
         "toy".to_owned()
     }
 
-    fn max_seconds(&self) -> u64 {
-        3600
-    }
-
     fn open(&self, settings: Settings) -> Result<Ends, ApiError> {
         if self.most > 0 && self.live.load(Ordering::SeqCst) >= self.most {
             return Err(ApiError::capacity("rate_limit_exceeded", "No room for another session now."));
@@ -60,9 +57,10 @@ impl Door for Toys {
         Ok(Ends { commands, events })
     }
 
-    fn drain(&self, _: Duration) {
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.drained.store(true, Ordering::SeqCst);
         self.wake.notify_waiters();
+        Box::pin(std::future::ready(()))
     }
 }
 

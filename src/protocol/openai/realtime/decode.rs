@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Realtime;
-use super::config::{self, KINDS, kind_name};
+use super::config::{self, KINDS, Shown, kind_name};
 use super::fields::{Fault, Fields, invalid, missing, unsupported};
 use super::format::{InputStream, from_base64};
 use super::item;
@@ -156,12 +156,25 @@ impl Realtime {
             }
         }
         let (patch, shown) = config::read(&session, &self.settings, &self.shown)?;
+        self.before.push_back((self.settings.clone(), self.shown.clone()));
+        self.show(shown);
+        self.settings.apply(patch.clone());
+        Ok(CommandKind::Configure(patch))
+    }
+
+    fn show(&mut self, shown: Shown) {
         if shown.input != self.input.format() {
             self.input = InputStream::new(shown.input);
         }
         self.shown = shown;
-        self.settings.apply(patch.clone());
-        Ok(CommandKind::Configure(patch))
+    }
+
+    /// The session refused the oldest update that was open: it never was.
+    pub(super) fn take_back(&mut self) {
+        if let Some((settings, shown)) = self.before.pop_front() {
+            self.settings = settings;
+            self.show(shown);
+        }
     }
 }
 

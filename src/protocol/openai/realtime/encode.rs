@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Realtime;
 use super::format::OutputStream;
 use super::item::{self, Sound};
-use super::rejection;
+use super::rejection::{self, Verb};
 use super::response::{self, Envelope};
 use crate::error::Kind;
 use crate::protocol::openai::error::ApiError;
@@ -31,7 +31,10 @@ impl Realtime {
             }
             Event::Configured { settings } => self.configured(settings),
             Event::Rejected(rejected) => {
-                let (error, tag) = rejection::error(rejected);
+                let (error, verb, tag) = rejection::error(rejected);
+                if verb == Some(Verb::Update) {
+                    self.take_back();
+                }
                 vec![self.error(&error, tag)]
             }
             Event::Ended { reason } => self.ended(*reason),
@@ -53,8 +56,16 @@ impl Realtime {
     }
 
     fn configured(&mut self, settings: &Settings) -> Vec<WireMsg> {
-        self.settings = settings.clone();
-        vec![self.session_event("session.updated")]
+        self.before.pop_front();
+        if self.before.is_empty() {
+            self.settings = settings.clone();
+            return vec![self.session_event("session.updated")];
+        }
+        // Later updates are on their way: this answer shows the session before them.
+        let later = std::mem::replace(&mut self.settings, settings.clone());
+        let updated = self.session_event("session.updated");
+        self.settings = later;
+        vec![updated]
     }
 
     fn session_event(&mut self, name: &str) -> WireMsg {

@@ -28,7 +28,7 @@ pub mod secret;
 mod transcript;
 pub mod turn_detection;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
@@ -71,6 +71,8 @@ pub struct Realtime {
     max_seconds: u64,
     events: u64,
     input: InputStream,
+    /// What each update that the session has not answered yet was made over.
+    before: VecDeque<(Settings, Shown)>,
     transcripts: Transcripts,
     formats: HashMap<ResponseId, Format>,
     outputs: HashMap<(ResponseId, ItemId), OutputStream>,
@@ -88,6 +90,7 @@ impl Realtime {
             expires_at: start.expires_at,
             max_seconds: start.max_seconds,
             events: 0,
+            before: VecDeque::new(),
             transcripts: Transcripts::default(),
             formats: HashMap::new(),
             outputs: HashMap::new(),

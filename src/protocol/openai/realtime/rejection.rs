@@ -61,8 +61,8 @@ impl Verb {
     }
 }
 
-/// The error and the client's event id.
-pub fn error(rejection: &Rejection) -> (ApiError, Option<&str>) {
+/// The error, what was refused, and the client's event id.
+pub fn error(rejection: &Rejection) -> (ApiError, Option<Verb>, Option<&str>) {
     let (verb, event_id) = rejection.tag.as_deref().map_or((None, None), Verb::of_tag);
     let (kind, code) = match rejection.code {
         RejectionCode::ResponseCancelNotActive => (Kind::Client, "response_cancel_not_active"),
@@ -90,7 +90,7 @@ pub fn error(rejection: &Rejection) -> (ApiError, Option<&str>) {
         }
         _ => rejection.message.clone(),
     };
-    (ApiError { kind, code: Some(code), message, param: rejection.param.clone() }, event_id)
+    (ApiError { kind, code: Some(code), message, param: rejection.param.clone() }, verb, event_id)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
             (Verb::Create, RejectionCode::DuplicateItem, "item_create_duplicate_item_id"),
         ] {
             let rejection = rejection(verb, code);
-            let (error, id) = error(&rejection);
+            let (error, _, id) = error(&rejection);
             assert_eq!((error.code, id), (Some(wanted), Some("mine")));
         }
         let rejection = rejection(Verb::Cancel, RejectionCode::ResponseCancelNotActive);
