@@ -159,7 +159,12 @@ impl Manager {
     /// Stops admitting, lets running answers end within the configured time, ends what is left then, and
     /// returns when every conversation has ended. May be called again.
     pub async fn drain(&self) {
-        self.drain.send_if_modified(|drain| *drain == Drain::No && { *drain = Drain::Finish; true });
+        self.drain.send_if_modified(|drain| {
+            *drain == Drain::No && {
+                *drain = Drain::Finish;
+                true
+            }
+        });
         self.tasks.close();
         let limit = Duration::from_secs(u64::from(self.config.session.drain_seconds));
         if tokio::time::timeout(limit, self.tasks.wait()).await.is_ok() {

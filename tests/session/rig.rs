@@ -221,7 +221,8 @@ impl Rig {
     }
 
     pub fn prompt(&self) -> Vec<(Role, String)> {
-        let (_, request) = self.world.generations.iter().max_by_key(|(n, _)| **n).expect("a generation is open");
+        let (_, request) =
+            self.world.generations.iter().max_by_key(|(n, _)| **n).expect("a generation is open");
         request.messages.iter().map(|m| (m.role, m.text.expose().clone())).collect()
     }
 }
@@ -258,7 +259,10 @@ impl World {
                 self.voices.remove(&number);
             }
             Effect::OpenSynthesis(number, _) => {
-                assert!(self.voices.insert(number, (String::new(), false)).is_none(), "voice {number} opened twice");
+                assert!(
+                    self.voices.insert(number, (String::new(), false)).is_none(),
+                    "voice {number} opened twice"
+                );
             }
             Effect::Speak(number, text) => {
                 self.voices.get_mut(&number).expect("only an open voice is fed").0.push_str(&text);
@@ -312,7 +316,10 @@ impl View {
             }
             Event::AudioCommitted { .. } => {
                 if self.interrupts {
-                    assert!(self.conversation().is_none() || !self.barged, "committed before the old answer was cancelled");
+                    assert!(
+                        self.conversation().is_none() || !self.barged,
+                        "committed before the old answer was cancelled"
+                    );
                 }
             }
             Event::AudioCleared => self.speaking = None,
@@ -372,12 +379,18 @@ impl View {
                 self.must_be_open(&at.response, event);
                 assert!(self.audio_open.remove(&at.item));
             }
-            Event::ArgumentsDelta { at, .. } | Event::ArgumentsDone { at, .. } => self.must_be_open(&at.response, event),
+            Event::ArgumentsDelta { at, .. } | Event::ArgumentsDone { at, .. } => {
+                self.must_be_open(&at.response, event)
+            }
             Event::ResponseDone(response) => {
                 let begun = self.open.remove(&response.id).expect("one end a response, of one that began");
                 assert!(self.outputs.remove(&response.id).unwrap_or_default().is_empty(), "items left open");
                 assert_ne!(response.status, ResponseStatus::InProgress);
-                assert_eq!((&begun.voice, begun.modality), (&response.voice, response.modality), "settings changed");
+                assert_eq!(
+                    (&begun.voice, begun.modality),
+                    (&response.voice, response.modality),
+                    "settings changed"
+                );
                 if response.status == ResponseStatus::Cancelled(CancelReason::TurnDetected) {
                     self.barged = false;
                 }
@@ -422,7 +435,11 @@ impl View {
             let Part::InputAudio { audio, .. } = part else { continue };
             let (Some(first), Some(last)) = (audio.first(), audio.last()) else { continue };
             assert_eq!(*last - *first, (audio.len() - 1) as f32, "a hole in the committed audio");
-            assert!(*first >= self.committed_to, "audio from {first} was committed up to {}", self.committed_to);
+            assert!(
+                *first >= self.committed_to,
+                "audio from {first} was committed up to {}",
+                self.committed_to
+            );
             self.committed_to = *last + 1.0;
         }
     }

@@ -19,7 +19,10 @@ fn said(role: Role, text: &str) -> (Role, String) {
 fn typed(id: &str, text: &str) -> CommandKind {
     let parts = vec![Part::InputText(Private::new(text.into()))];
     let kind = ItemKind::Message { role: Role::User, parts };
-    CommandKind::CreateItem { item: Item { id: id.into(), status: ItemStatus::Completed, kind }, place: Place::End }
+    CommandKind::CreateItem {
+        item: Item { id: id.into(), status: ItemStatus::Completed, kind },
+        place: Place::End,
+    }
 }
 
 fn manual() -> Rig {
@@ -45,9 +48,25 @@ fn a_voice_turn_comes_in_the_documented_order() {
     assert_eq!(
         names,
         [
-            "started", "speech_started", "speech_stopped", "committed", "item_added", "item_done", "transcript",
-            "response_created", "output_added", "item_added", "part_added", "text", "audio_done", "text_done",
-            "part_done", "item_done", "output_done", "response_done", "measured",
+            "started",
+            "speech_started",
+            "speech_stopped",
+            "committed",
+            "item_added",
+            "item_done",
+            "transcript",
+            "response_created",
+            "output_added",
+            "item_added",
+            "part_added",
+            "text",
+            "audio_done",
+            "text_done",
+            "part_done",
+            "item_done",
+            "output_done",
+            "response_done",
+            "measured",
         ]
     );
     let prompt_before = rig.view.done.len();
@@ -132,7 +151,9 @@ fn a_barge_in_cancels_closes_everything_and_keeps_only_what_was_heard() {
     let events = rig.take();
     assert_eq!(statuses(&events), [ResponseStatus::Cancelled(CancelReason::TurnDetected)]);
     let names: Vec<_> = events.iter().map(super::rig::name).collect();
-    let at = |name: &str| names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+    let at = |name: &str| {
+        names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("{name}: {names:?}"))
+    };
     assert!(at("speech_started") < at("output_cleared") && at("output_cleared") < at("response_done"));
     assert!(rig.world.voices.is_empty() && rig.world.generations.is_empty());
     rig.silence(700);
@@ -262,13 +283,27 @@ fn by_hand_the_client_commits_and_asks() {
 #[test]
 fn a_typed_turn_is_answered_in_text() {
     let mut rig = manual();
-    rig.command(CommandKind::Configure(SettingsPatch { modality: Some(Modality::Text), ..SettingsPatch::default() }));
+    rig.command(CommandKind::Configure(SettingsPatch {
+        modality: Some(Modality::Text),
+        ..SettingsPatch::default()
+    }));
     rig.command(typed("mine", "hi"));
     rig.respond();
     rig.write("Hello.");
     rig.written();
     let names = rig.names();
-    assert!(names.ends_with(&["text", "text_done", "part_done", "item_done", "output_done", "response_done", "measured"]), "{names:?}");
+    assert!(
+        names.ends_with(&[
+            "text",
+            "text_done",
+            "part_done",
+            "item_done",
+            "output_done",
+            "response_done",
+            "measured"
+        ]),
+        "{names:?}"
+    );
     assert!(!names.contains(&"audio_done"));
     rig.command(typed("mine", "again"));
     assert_eq!(rig.names(), ["rejected"], "an id is given once");
@@ -280,18 +315,28 @@ fn a_function_is_called_and_its_result_joins_the_prompt() {
     rig.command(typed("", "what is the weather"));
     rig.respond();
     let number = rig.generation();
-    let call = ToolCall { id: "call_1".into(), name: "weather".into(), arguments: r#"{"city":"Bonn"}"#.into() };
+    let call =
+        ToolCall { id: "call_1".into(), name: "weather".into(), arguments: r#"{"city":"Bonn"}"#.into() };
     rig.input(Input::Generation(number, GenerationEvent::ToolCall(call)));
     rig.input(Input::Generation(number, done()));
     let names = rig.names();
     assert!(
         names.ends_with(&[
-            "output_added", "item_added", "arguments", "arguments_done", "item_done", "output_done", "response_done",
+            "output_added",
+            "item_added",
+            "arguments",
+            "arguments_done",
+            "item_done",
+            "output_done",
+            "response_done",
             "measured"
         ]),
         "{names:?}"
     );
-    let kind = ItemKind::FunctionCallOutput { call_id: CallId::from("call_1"), output: Private::new("sunny".into()) };
+    let kind = ItemKind::FunctionCallOutput {
+        call_id: CallId::from("call_1"),
+        output: Private::new("sunny".into()),
+    };
     let item = Item { id: "".into(), status: ItemStatus::Completed, kind };
     rig.command(CommandKind::CreateItem { item, place: Place::End });
     rig.respond();
@@ -354,7 +399,8 @@ fn an_answer_keeps_the_settings_it_started_with() {
 #[test]
 fn the_voice_is_locked_once_it_was_heard() {
     let mut rig = manual();
-    let other = || CommandKind::Configure(SettingsPatch { voice: Some("x".into()), ..SettingsPatch::default() });
+    let other =
+        || CommandKind::Configure(SettingsPatch { voice: Some("x".into()), ..SettingsPatch::default() });
     rig.command(other());
     assert_eq!(rig.names().last(), Some(&"configured"));
     rig.command(typed("", "hi"));
@@ -409,7 +455,10 @@ fn a_prompt_that_is_too_long_is_shortened_and_only_then_fails() {
     }
     rig.input(Input::GenerationRefused { response: number, message: "too long".into(), too_long: true });
     let events = rig.take();
-    assert!(matches!(statuses(&events)[..], [ResponseStatus::Failed { code: "context_length_exceeded", .. }]));
+    assert!(matches!(
+        statuses(&events)[..],
+        [ResponseStatus::Failed { code: "context_length_exceeded", .. }]
+    ));
 }
 
 #[test]
@@ -420,7 +469,9 @@ fn a_broken_voice_fails_the_answer_and_the_next_turn_works() {
     let number = rig.generation();
     rig.input(Input::Synthesis(number, SynthesisEvent::Failed { message: "no voice".into() }));
     let events = rig.take();
-    assert!(matches!(&statuses(&events)[..], [ResponseStatus::Failed { message, .. }] if message == "no voice"));
+    assert!(
+        matches!(&statuses(&events)[..], [ResponseStatus::Failed { message, .. }] if message == "no voice")
+    );
     rig.turn("again");
     assert_eq!(rig.view.open.len(), 1);
 }
@@ -496,10 +547,12 @@ fn too_much_audio_by_hand_is_refused_and_nothing_is_lost() {
     assert_eq!(rig.names().last(), Some(&"rejected"));
     rig.command(CommandKind::CommitAudio);
     let audio = rig.take().into_iter().find_map(|event| match event {
-        Event::ItemAdded { item: Item { kind: ItemKind::Message { parts, .. }, .. }, .. } => match &parts[0] {
-            Part::InputAudio { audio, .. } => Some(audio.len()),
-            _ => None,
-        },
+        Event::ItemAdded { item: Item { kind: ItemKind::Message { parts, .. }, .. }, .. } => {
+            match &parts[0] {
+                Part::InputAudio { audio, .. } => Some(audio.len()),
+                _ => None,
+            }
+        }
         _ => None,
     });
     assert_eq!(audio, Some(16_000 * 60));

@@ -41,7 +41,9 @@ fn walk(seed: u64) {
         1 => start.turn_detection = TurnDetection::Manual,
         _ => {}
     }
-    if let TurnDetection::Silence { interrupt_response, create_response, idle_timeout_ms, .. } = &mut start.turn_detection {
+    if let TurnDetection::Silence { interrupt_response, create_response, idle_timeout_ms, .. } =
+        &mut start.turn_detection
+    {
         *interrupt_response = rng.random_bool(0.8);
         *create_response = rng.random_bool(0.9);
         *idle_timeout_ms = rng.random_bool(0.2).then_some(5_000);
@@ -63,12 +65,17 @@ fn walk(seed: u64) {
         rig.input(Input::Drain);
     }
     assert!(rig.view.ended, "the end is said");
-    assert!(rig.world.recognitions.is_empty() && rig.world.generations.is_empty() && rig.world.voices.is_empty());
+    assert!(
+        rig.world.recognitions.is_empty() && rig.world.generations.is_empty() && rig.world.voices.is_empty()
+    );
 }
 
 /// The machine is listening again, whatever happened before.
 fn recovers(rig: &mut Rig) {
-    if !matches!(rig.machine.settings().turn_detection, TurnDetection::Silence { create_response: true, interrupt_response: true, .. }) {
+    if !matches!(
+        rig.machine.settings().turn_detection,
+        TurnDetection::Silence { create_response: true, interrupt_response: true, .. }
+    ) {
         return;
     }
     rig.silence(3_000);
@@ -112,7 +119,8 @@ fn step(rig: &mut Rig, rng: &mut StdRng) {
         79 => rig.command(CommandKind::CommitAudio),
         80 => rig.command(CommandKind::ClearAudio),
         81..=84 => {
-            let scope = if rng.random_bool(0.3) { ResponseScope::OutOfBand } else { ResponseScope::Conversation };
+            let scope =
+                if rng.random_bool(0.3) { ResponseScope::OutOfBand } else { ResponseScope::Conversation };
             rig.command(CommandKind::CreateResponse(ResponseParams { scope, ..ResponseParams::default() }));
         }
         85..=86 => {
@@ -140,7 +148,8 @@ fn recognised(rig: &mut Rig, rng: &mut StdRng) {
     let mut open: Vec<_> = rig.world.recognitions.iter().map(|(stream, marker)| (*stream, *marker)).collect();
     open.sort_unstable();
     let Some((stream, marker)) = open.choose(rng).copied() else { return };
-    let words = ["", "hello", "what is the capital of france", "yes", "five five"].choose(rng).expect("not empty");
+    let words =
+        ["", "hello", "what is the capital of france", "yes", "five five"].choose(rng).expect("not empty");
     let event = match (rng.random_range(0..10), marker) {
         (0..=2, _) | (_, None) => RecognitionEvent::Partial { text: Private::new((*words).to_owned()) },
         (3, marker) => RecognitionEvent::Failed { marker, message: "broken".into() },
@@ -157,11 +166,19 @@ fn generated(rig: &mut Rig, rng: &mut StdRng) {
     let event = match rng.random_range(0..20) {
         0..=1 => GenerationEvent::Prefilled,
         2..=10 => text_event(["Paris", " is", " the capital.", " "].choose(rng).expect("not empty")),
-        11 => GenerationEvent::ToolCall(ToolCall { id: String::new(), name: "f".into(), arguments: "{}".into() }),
+        11 => GenerationEvent::ToolCall(ToolCall {
+            id: String::new(),
+            name: "f".into(),
+            arguments: "{}".into(),
+        }),
         12 => GenerationEvent::Failed { message: "broken".into() },
         13 => {
             let too_long = rng.random_bool(0.5);
-            return rig.input(Input::GenerationRefused { response: number, message: "busy".into(), too_long });
+            return rig.input(Input::GenerationRefused {
+                response: number,
+                message: "busy".into(),
+                too_long,
+            });
         }
         14 => GenerationEvent::Done { reason: FinishReason::Length, usage: GenerationUsage::default() },
         _ => done(),
@@ -170,7 +187,8 @@ fn generated(rig: &mut Rig, rng: &mut StdRng) {
 }
 
 fn spoken(rig: &mut Rig, rng: &mut StdRng) {
-    let mut open: Vec<_> = rig.world.voices.iter().map(|(n, (text, finished))| (*n, text.len(), *finished)).collect();
+    let mut open: Vec<_> =
+        rig.world.voices.iter().map(|(n, (text, finished))| (*n, text.len(), *finished)).collect();
     open.sort_unstable();
     let Some((number, length, finished)) = open.choose(rng).copied() else { return };
     let event = match rng.random_range(0..10) {
@@ -206,7 +224,10 @@ fn items(rig: &mut Rig, rng: &mut StdRng) {
             let named = if rng.random_bool(0.2) { known[0].clone() } else { ItemId(String::new()) };
             let parts = vec![Part::InputText(Private::new("typed".into()))];
             let kind = ItemKind::Message { role: Role::User, parts };
-            rig.command(CommandKind::CreateItem { item: Item { id: named, status: ItemStatus::Completed, kind }, place });
+            rig.command(CommandKind::CreateItem {
+                item: Item { id: named, status: ItemStatus::Completed, kind },
+                place,
+            });
         }
     }
 }
@@ -226,7 +247,9 @@ fn configure(rig: &mut Rig, rng: &mut StdRng) {
 
 /// What a stream says that was given up long ago.
 fn stale(rig: &mut Rig, rng: &mut StdRng) {
-    if let Some(stream) = rig.world.old_streams.choose(rng).copied().filter(|s| !rig.world.recognitions.contains_key(s)) {
+    if let Some(stream) =
+        rig.world.old_streams.choose(rng).copied().filter(|s| !rig.world.recognitions.contains_key(s))
+    {
         let before = rig.events.len();
         rig.input(Input::Recognition(stream, final_words(9, "late words")));
         assert_eq!(rig.events.len(), before, "a late transcript did something");
