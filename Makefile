@@ -16,7 +16,7 @@ export VOLUBLE_CACHE := $(CACHE)
 
 RELEASE := $(CARGO_TARGET_DIR)/release/voluble
 DEBUG := $(CARGO_TARGET_DIR)/debug/voluble
-# Flags of `voluble serve`: make run ARGS="--port 9000"
+# Further flags: make run ARGS="--port 9000"; make bench-turn ARGS="--json report.json"
 ARGS ?=
 
 .PHONY: help run build models test setup setup-test check-fmt check-lint check-cargo check-doc check-suites fmt lint doc bench-turn
@@ -72,6 +72,6 @@ lint: setup check-fmt check-lint
 
 doc: setup check-doc
 
-# Speaks recordings to a server over the public protocol and measures the gaps.
+# Speaks recordings to a server of its own over the public protocol and measures the gaps.
 bench-turn: models
-	@$(RELEASE) bench turn $(ARGS)
+	@.ci/bench-turn $(RELEASE) $(ARGS)

@@ -34,6 +34,14 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Serve callers: the realtime API, the browser demo, metrics. SIGINT or SIGTERM ends it.
+    Serve(ServeFlags),
+    /// Print what is said in a recording.
+    Transcribe(TranscribeFlags),
+    /// Speak a text into a WAV file.
+    Say(SayFlags),
+    /// Talk to the language model in the terminal, text only.
+    Chat(ChatFlags),
     /// Print every setting, its value and where it came from; secrets are hidden.
     CheckConfig(ServerFlags),
     /// List, show and fetch models.
@@ -120,6 +128,99 @@ impl ServerFlags {
     }
 }
 
+/// Flags of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeFlags {
+    #[command(flatten)]
+    pub server: ServerFlags,
+
+    #[arg(long, value_name = "MODEL", help = llm_model_help())]
+    pub model: Option<String>,
+
+    #[arg(long, value_name = "MODEL", help = stt_model_help())]
+    pub speech_model: Option<String>,
+}
+
+/// Flags of `transcribe`.
+#[derive(Debug, Args)]
+pub struct TranscribeFlags {
+    /// A WAV file; `-` is stdin.
+    pub file: PathBuf,
+
+    #[arg(long, value_name = "MODEL", help = stt_model_help())]
+    pub speech_model: Option<String>,
+
+    #[arg(long, value_name = "CODE", help = format!("Language (ISO 639-1), or `auto` to detect it [default: {}]", Config::default().stt.language))]
+    pub language: Option<String>,
+
+    /// Print one JSON object: text, language, seconds, no_speech.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `say`.
+#[derive(Debug, Args)]
+pub struct SayFlags {
+    /// What to say; `-` is stdin.
+    pub text: String,
+
+    /// The WAV file to write; `-` is stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    #[arg(long, value_name = "NAME", help = format!("Voice [default: {}]", Config::default().tts.voices[0].name))]
+    pub voice: Option<String>,
+
+    /// How fast, 0.25 to 1.5.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f32,
+}
+
+/// Flags of `chat`.
+#[derive(Debug, Args)]
+pub struct ChatFlags {
+    #[arg(long, value_name = "MODEL", help = llm_model_help())]
+    pub model: Option<String>,
+
+    /// What the model is told before the conversation [default: session.instructions].
+    #[arg(long, value_name = "TEXT")]
+    pub instructions: Option<String>,
+
+    #[arg(long, value_name = "N", help = format!("Most tokens of an answer [default: {}]", Config::default().llm.max_tokens))]
+    pub max_tokens: Option<String>,
+
+    /// 0 always takes the likeliest word; higher is more varied, up to 2.
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    pub temperature: f32,
+}
+
+fn llm_model_help() -> String {
+    format!(
+        "Language model: a name of `voluble models list` or a GGUF file [default: {}]",
+        Config::default().llm.model
+    )
+}
+
+fn stt_model_help() -> String {
+    format!(
+        "Speech model: a name of `voluble models list` or a ggml file [default: {}]",
+        Config::default().stt.model
+    )
+}
+
+fn speed(text: &str) -> Result<f32, String> {
+    within(text, 0.25, 1.5)
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    within(text, 0.0, 2.0)
+}
+
+fn within(text: &str, low: f32, high: f32) -> Result<f32, String> {
+    let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (low..=high).contains(&value) { Ok(value) } else { Err(format!("must be from {low} to {high}")) }
+}
+
 /// The flags that were given, as settings.
 fn entries(flags: &[(&str, &str, &Option<String>)]) -> Vec<Entry> {
     let given = flags.iter().filter_map(|(flag, key, value)| Some(Entry::flag(flag, key, value.as_ref()?)));
@@ -144,7 +245,8 @@ impl Cli {
 
     /// What to log.
     pub fn log_filter(&self) -> &str {
-        self.log.as_deref().unwrap_or("warn")
+        let default = if matches!(self.command, Command::Serve(_)) { "info" } else { "warn" };
+        self.log.as_deref().unwrap_or(default)
     }
 }
 
@@ -153,7 +255,23 @@ impl Command {
     fn entries(&self) -> Vec<Entry> {
         match self {
             Self::CheckConfig(flags) => flags.entries(),
-            Self::Models(_) | Self::Bench(_) => Vec::new(),
+            Self::Serve(flags) => {
+                let mut all = flags.server.entries();
+                all.extend(entries(&[
+                    ("--model", "llm.model", &flags.model),
+                    ("--speech-model", "stt.model", &flags.speech_model),
+                ]));
+                all
+            }
+            Self::Transcribe(flags) => entries(&[
+                ("--speech-model", "stt.model", &flags.speech_model),
+                ("--language", "stt.language", &flags.language),
+            ]),
+            Self::Chat(flags) => entries(&[
+                ("--model", "llm.model", &flags.model),
+                ("--max-tokens", "llm.max_tokens", &flags.max_tokens),
+            ]),
+            Self::Say(_) | Self::Models(_) | Self::Bench(_) => Vec::new(),
         }
     }
 }

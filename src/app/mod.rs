@@ -19,6 +19,7 @@ mod health;
 pub mod models;
 pub mod output;
 pub mod page;
+pub mod parts;
 pub mod pump;
 mod routes;
 pub mod say;
@@ -34,9 +35,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{BenchCommand, Cli, Command, TurnFlags};
+use cli::{BenchCommand, ChatFlags, Cli, Command, SayFlags, TranscribeFlags, TurnFlags};
 use failure::Failure;
 use output::Out;
+
+use crate::config::Config;
+use crate::llm::SamplingParams;
+use crate::models::Store;
+use crate::tts::VoiceOptions;
 
 /// Runs the command that these arguments name; the first is the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -62,11 +68,47 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let settings = cli.settings()?;
     let mut out = Out::stdout();
     match &cli.command {
+        Command::Serve(_) => serve::run(settings.config, &mut out)?,
+        Command::Transcribe(flags) => transcribe_file(flags, &settings.config, &mut out)?,
+        Command::Say(flags) => say_text(flags, &settings.config, &mut out)?,
+        Command::Chat(flags) => chat_here(flags, &settings.config, &mut out)?,
         Command::CheckConfig(_) => check_config::run(&settings, &mut out)?,
         Command::Models(command) => models::run(command, &settings.config, &mut out)?,
         Command::Bench(BenchCommand::Turn(flags)) => measure(flags)?,
     }
     out.flush()
+}
+
+fn transcribe_file(flags: &TranscribeFlags, config: &Config, out: &mut Out<'_>) -> Result<(), Failure> {
+    let recording = transcribe::read(&flags.file)?;
+    let runtime = runtime()?;
+    let _within = runtime.enter();
+    let recognizer = parts::recognizer(config, &Store::from_config(&config.models))?;
+    let format = if flags.json { transcribe::Format::Json } else { transcribe::Format::Text };
+    runtime.block_on(transcribe::run(&*recognizer, &recording, format, out))
+}
+
+fn say_text(flags: &SayFlags, config: &Config, out: &mut Out<'_>) -> Result<(), Failure> {
+    let text = say::read(&flags.text)?;
+    let default = VoiceOptions::default();
+    let voice = VoiceOptions { voice: flags.voice.clone().unwrap_or(default.voice), speed: flags.speed };
+    let runtime = runtime()?;
+    let _within = runtime.enter();
+    let synthesizer = parts::synthesizer(config, &Store::from_config(&config.models))?;
+    runtime.block_on(say::run(&*synthesizer, &text, &voice, &flags.output, out))
+}
+
+fn chat_here(flags: &ChatFlags, config: &Config, out: &mut Out<'_>) -> Result<(), Failure> {
+    let instructions = flags.instructions.as_ref().unwrap_or(&config.session.instructions);
+    let options = chat::Options {
+        instructions: instructions.clone(),
+        params: SamplingParams { temperature: flags.temperature, ..SamplingParams::default() },
+        interactive: io::stdin().is_terminal(),
+    };
+    let runtime = runtime()?;
+    let _within = runtime.enter();
+    let generator = parts::generator(config, &Store::from_config(&config.models))?;
+    runtime.block_on(chat::run(&*generator, &options, &mut io::stdin().lock(), out))
 }
 
 fn measure(flags: &TurnFlags) -> Result<(), Failure> {

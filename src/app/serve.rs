@@ -5,12 +5,49 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::Failure;
+use super::output::Out;
+use super::{parts, server};
+use crate::config::Config;
 use crate::config::server::Server;
+use crate::metrics::Exporter;
+use crate::models::Store;
+use crate::session::manager::Manager;
+
+/// Serves until SIGINT or SIGTERM. Progress goes to stderr, the URL to stdout.
+///
+/// # Errors
+/// One line: a taken port, a model that is missing.
+pub fn run(config: Config, out: &mut Out<'_>) -> Result<(), Failure> {
+    let metrics = Exporter::install()?;
+    let config = Arc::new(config);
+    let runtime = super::runtime()?;
+    let listener = runtime.block_on(listen(&config.server))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::Failed(format!("the listener has no address: {error}")))?;
+    let store = Store::from_config(&config.models);
+    let parts = {
+        let _within = runtime.enter();
+        eprintln!("loading models from {}", store.root().display());
+        parts::all(&config, &store, &|line| eprintln!("{line}"))?
+    };
+    let models = vec![parts.generator.model().to_owned()];
+    let door = Arc::new(Manager::new(config.clone(), parts));
+    runtime.block_on(async {
+        let mut stop = Stop::listen()?;
+        out.line(&format!("Voluble is ready: open {}", url(address)))?;
+        out.flush()?;
+        let parts = server::Parts { door, models, metrics: Some(metrics) };
+        let serving = server::run(listener, &config, parts, async move { stop.asked().await });
+        serving.await.map_err(|error| Failure::Failed(format!("the server ended: {error}")))
+    })
+}
 
 /// Takes the address of the settings.
 ///

@@ -41,12 +41,11 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
 pub async fn run(
     recognizer: &dyn Recognizer,
     recording: &Recording,
-    language: Option<&str>,
     format: Format,
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
     let samples = resample::convert(&recording.samples, recording.rate, HEARING_RATE)?;
-    let transcript = recognise(recognizer, &samples, language).await?;
+    let transcript = recognise(recognizer, &samples).await?;
     match format {
         Format::Text => out.line(transcript.text.expose().trim()),
         Format::Json => out.line(
@@ -61,16 +60,9 @@ pub async fn run(
     }
 }
 
-async fn recognise(
-    recognizer: &dyn Recognizer,
-    samples: &[f32],
-    language: Option<&str>,
-) -> Result<Transcript, Failure> {
-    let options = RecognitionOptions {
-        language: language.filter(|language| *language != "auto").map(str::to_owned),
-        prompt: None,
-        partials: false,
-    };
+async fn recognise(recognizer: &dyn Recognizer, samples: &[f32]) -> Result<Transcript, Failure> {
+    // No language named: the settings decide.
+    let options = RecognitionOptions::default();
     let (events, mut heard) = mpsc::channel(16);
     let mut stream = recognizer.open(&options, events)?;
     stream.push(samples);
@@ -83,4 +75,46 @@ async fn recognise(
         }
     }
     Err(Failure::Failed("the recogniser ended without an answer".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stt::scripted::{Line, Script, Scripted};
+
+    fn recording() -> Recording {
+        Recording { rate: 8_000, samples: vec![0.1; 8_000] }
+    }
+
+    async fn transcribe(line: Line, format: Format) -> Result<String, Failure> {
+        let scripted = Scripted::new(Script { lines: vec![line], ..Script::default() });
+        let mut bytes = Vec::new();
+        let mut out = Out::to(&mut bytes);
+        let result = run(&scripted, &recording(), format, &mut out).await;
+        drop(out);
+        result.map(|()| String::from_utf8(bytes).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn the_words_are_printed() {
+        let text = transcribe(Line::new("go forward ten meters"), Format::Text).await.expect("heard");
+        assert_eq!(text, "go forward ten meters\n");
+        let json = transcribe(Line::new("say \"hi\""), Format::Json).await.expect("heard");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["text"], "say \"hi\"");
+        assert_eq!(json["language"], "en");
+        assert_eq!(json["seconds"], 1.0, "at the rate at which it is heard");
+    }
+
+    #[tokio::test]
+    async fn a_recogniser_that_fails_is_one_line() {
+        let error = transcribe(Line::failing("out of memory"), Format::Text).await.expect_err("failed");
+        assert_eq!(error.to_string(), "out of memory");
+    }
+
+    #[test]
+    fn a_file_that_is_no_recording_is_named() {
+        let error = read(Path::new("/nowhere/x.wav")).expect_err("not there");
+        assert!(error.to_string().starts_with("/nowhere/x.wav: "), "{error}");
+    }
 }

@@ -29,7 +29,7 @@ use crate::error::{Classify, Kind};
 
 pub use descriptor::Descriptor;
 pub use pull::{Progress, Puller};
-pub use store::{FileState, Store};
+pub use store::{FileState, LanguageModel, Store, language_model};
 
 /// Why a model cannot be had. One line each, with the remedy.
 #[derive(Debug, thiserror::Error)]

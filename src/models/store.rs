@@ -12,13 +12,54 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use super::descriptor::{Descriptor, File};
+use super::descriptor::{self, Descriptor, File};
 use super::{ModelsError, wheel};
 
 /// The folder that holds fetched models.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
+}
+
+/// The files of a language model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LanguageModel {
+    /// The model itself, a GGUF file.
+    pub base: PathBuf,
+    /// The drafter made for it, where there is one.
+    pub drafter: Option<PathBuf>,
+}
+
+/// The files of the language model that the settings name: a model of the
+/// store, with its drafter, or the path of a GGUF file, without one.
+///
+/// # Errors
+/// [`ModelsError::UnknownModel`] and [`ModelsError::Missing`], saying how to fetch it.
+pub fn language_model(store: &Store, name: &str) -> Result<LanguageModel, ModelsError> {
+    let path = Path::new(name);
+    if name.contains('/') || path.extension().is_some_and(|extension| extension == "gguf") {
+        if let Err(source) = fs::metadata(path) {
+            return Err(ModelsError::io(path, 0, source));
+        }
+        return Ok(LanguageModel { base: path.to_owned(), drafter: None });
+    }
+    // A folder that someone laid into the store needs no descriptor.
+    let base = store.path(name, "model.gguf");
+    let known = descriptor::find(name);
+    if !base.is_file() {
+        return Err(known.map_or_else(
+            |error| error,
+            |model| ModelsError::Missing { model: model.name.clone(), path: base },
+        ));
+    }
+    let drafter = match known.ok().and_then(|model| model.drafter.as_deref()) {
+        Some(drafter) => {
+            let drafter = descriptor::find(drafter)?;
+            drafter.files.first().map(|file| store.require(&drafter.name, &file.name)).transpose()?
+        }
+        None => None,
+    };
+    Ok(LanguageModel { base, drafter })
 }
 
 /// How a file of a model stands.

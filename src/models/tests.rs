@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::descriptor::{self, Descriptor};
-use super::{FileState, ModelsError, Progress, Puller, Store, wheel};
+use super::{FileState, LanguageModel, ModelsError, Progress, Puller, Store, language_model, wheel};
 use crate::config::models::Models;
 
 /// Keeps what was said.
@@ -330,6 +330,31 @@ fn a_missing_file_names_the_command_that_brings_it() {
         error.to_string(),
         "model 'demo' is not in the store (/nowhere/demo/model.bin is missing); run `voluble models pull demo`"
     );
+}
+
+#[test]
+fn a_language_model_comes_with_its_drafter() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::at(folder.path());
+    let lay = |model: &str, file: &str| {
+        fs::create_dir_all(folder.path().join(model)).expect("made");
+        fs::write(store.path(model, file), "x").expect("written");
+        store.path(model, file)
+    };
+    let fault = |name: &str| language_model(&store, name).expect_err("refused").to_string();
+    let name = "qwen2.5-coder-0.5b-instruct";
+    assert!(fault(name).ends_with("run `voluble models pull qwen2.5-coder-0.5b-instruct`"));
+    let base = lay(name, "model.gguf");
+    assert!(fault(name).ends_with("run `voluble models pull qwen2.5-coder-0.5b-selfdraft`"));
+    let drafter = Some(lay("qwen2.5-coder-0.5b-selfdraft", "drafter.safetensors"));
+    assert_eq!(language_model(&store, name).expect("both"), LanguageModel { base: base.clone(), drafter });
+
+    let alone = language_model(&store, &base.display().to_string()).expect("a path");
+    assert_eq!(alone, LanguageModel { base, drafter: None });
+    let own = LanguageModel { base: lay("my-own", "model.gguf"), drafter: None };
+    assert_eq!(language_model(&store, "my-own").expect("a folder"), own);
+    assert!(fault("qwen2.5").contains("no model is called 'qwen2.5'; the nearest is 'qwen2.5-coder"));
+    assert!(fault("/nowhere/x.gguf").starts_with("/nowhere/x.gguf: "));
 }
 
 #[test]

@@ -4,10 +4,6 @@
 //! and the pure policies over their scores: end of turn and barge-in. Must not
 //! know: history, async, the wall clock. Times are samples heard at
 //! [`crate::audio::HEARING_RATE`].
-//!
-//! The policies are pure ([`endpoint`], [`barge_in`]) and tested by properties
-//! beside their code; the scorers ([`vad`], [`semantic`]) are tested against
-//! their references, and both together on recordings, in `tests/turn`.
 
 pub mod barge_in;
 pub mod endpoint;
@@ -62,14 +58,8 @@ pub trait TurnModels: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TurnError {
-    /// A model is missing, does not load or gives nothing sensible.
     #[error("{model}: {reason}")]
-    Model {
-        /// Which model.
-        model: &'static str,
-        /// What went wrong, with the remedy where there is one.
-        reason: String,
-    },
+    Model { model: &'static str, reason: String },
 }
 
 impl Classify for TurnError {
