@@ -15,8 +15,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, http};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use voluble::app::door::Door;
 use voluble::app::server::{Parts, run};
 use voluble::config::Config;
+use voluble::session::manager::{self, Manager};
 
 use super::toy::Toys;
 
@@ -39,7 +41,19 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let toys = Arc::new(toys);
-        let parts = Parts { door: toys.clone(), models: vec!["toy".to_owned()], metrics: None };
+        Self { toys: toys.clone(), ..Self::on(listener, address, config, toys) }
+    }
+
+    /// With real sessions.
+    pub async fn of_sessions(config: Config, parts: manager::Parts) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let door = Arc::new(Manager::new(Arc::new(config.clone()), parts));
+        Self::on(listener, address, config, door)
+    }
+
+    fn on(listener: TcpListener, address: SocketAddr, config: Config, door: Arc<dyn Door>) -> Self {
+        let parts = Parts { door, models: vec!["toy".to_owned()], metrics: None };
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             run(listener, &config, parts, async {
@@ -47,7 +61,7 @@ impl Server {
             })
             .await
         });
-        Self { address, toys, stop: Some(stop), task }
+        Self { address, toys: Arc::default(), stop: Some(stop), task }
     }
 
     /// Asks the server to stop and waits until it has.

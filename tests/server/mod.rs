@@ -1,7 +1,9 @@
-//! The server over real sockets, with a toy session behind it: what is tested
-//! here is what happens between a client's socket and a session.
+//! The server over real sockets. Mostly with a toy session behind it: what is tested
+//! there is what happens between a client's socket and a session; `conversation`
+//! has real sessions with scripted parts.
 
 mod access;
+mod conversation;
 mod flow;
 mod kit;
 mod malformed;
