@@ -11,5 +11,6 @@ mod protocol;
 mod server;
 mod session;
 mod setup;
+mod stt;
 mod tts;
 mod turn;
