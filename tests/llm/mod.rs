@@ -1,5 +1,6 @@
 //! The text side of the real models: ids and prompts against references.
 
+mod answer;
 mod prompt;
 mod tokens;
 
