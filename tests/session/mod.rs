@@ -2,6 +2,7 @@
 //! every order of events, and the driver with scripted parts.
 
 mod driver;
+mod edges;
 mod rig;
 mod scenarios;
 mod walks;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Effect, Event, Machine, StreamId, Timer};
-use crate::audio::HEARING_RATE;
 use crate::audio::clock::Millis;
 use crate::audio::ring::Ring;
+use crate::audio::{HEARING_RATE, VAD_FRAME};
 use crate::config;
 use crate::error::Private;
 use crate::session::command::Tag;
@@ -21,6 +21,8 @@ use crate::turn::endpoint::{Cue, Detection, Endpoint, Signal};
 use crate::turn::words::Tail;
 use crate::turn::{self, AudioTime};
 
+/// A turn that began so shortly before the agent became silent may be the caller's. Samples, padding included.
+const RECENT: u64 = HEARING_RATE as u64;
 /// Shortest audio that may be committed, as in OpenAI's protocol: 100 ms.
 const MIN_COMMIT: u64 = HEARING_RATE as u64 / 10;
 
@@ -39,8 +41,6 @@ pub(super) struct Hearing {
     barge_in: BargeIn,
     /// The agent can be heard.
     pub(super) agent_speaks: bool,
-    /// The policy gave the caller the floor before a turn had begun.
-    floor_taken: bool,
     turn: Option<Turn>,
     /// Turns that are over and wait for their words.
     committed: Vec<Committed>,
@@ -54,6 +54,8 @@ struct Turn {
     stream: StreamId,
     /// Speech under the agent's own: not announced until it takes the floor.
     held: bool,
+    /// Samples with voice since the agent has become silent, of a held turn.
+    alone: u64,
     marker: u64,
     /// The answer to the newest flush, while no audio with voice came after it.
     words: Option<Outcome>,
@@ -130,7 +132,6 @@ impl Hearing {
             scored: 0,
             buffer: 0,
             agent_speaks: false,
-            floor_taken: false,
             turn: None,
             committed: Vec::new(),
             next_stream: 1,
@@ -228,6 +229,13 @@ impl Machine {
             let playing_db = self.playing_db(now);
             let floor = self.hearing.barge_in.on(Barge::Frame { end, voice, level_db, playing_db });
             self.barge(now, floor);
+        } else if let Some(turn) = self.hearing.turn.as_mut().filter(|turn| turn.held) {
+            let rules = &self.hearing.turn_config.barge_in;
+            turn.alone += if voice >= rules.threshold { VAD_FRAME as u64 } else { 0 };
+            if turn.alone >= Millis(u64::from(rules.take_ms)).heard() {
+                self.announce();
+                self.interrupt(now);
+            }
         }
     }
 
@@ -263,12 +271,13 @@ impl Machine {
         let item = self.new_item_id();
         let stream = self.open_recognition(start);
         let interrupts = self.settings.interrupts_responses();
-        let held = self.hearing.agent_speaks && interrupts && !self.hearing.floor_taken;
+        let held = self.hearing.agent_speaks && interrupts;
         self.hearing.turn = Some(Turn {
             item: item.clone(),
             start,
             stream,
             held,
+            alone: 0,
             marker: 0,
             words: None,
             failed: false,
@@ -477,16 +486,11 @@ impl Machine {
     }
 
     fn barge(&mut self, now: Duration, floor: Floor) {
-        if floor != Floor::TakeFloor || !self.settings.interrupts_responses() {
-            return;
+        // Without a turn the end-of-turn policy is not sure yet; the floor is given again with the next frame.
+        if floor == Floor::TakeFloor && self.settings.interrupts_responses() && self.hearing.turn.is_some() {
+            self.announce();
+            self.interrupt(now);
         }
-        if self.hearing.turn.is_none() {
-            // The policy says it once; the end-of-turn policy needs a little longer to be sure.
-            self.hearing.floor_taken = true;
-            return;
-        }
-        self.announce();
-        self.interrupt(now);
     }
 
     /// A turn that was held back is one like any other from now on; whether there was one.
@@ -506,22 +510,38 @@ impl Machine {
     /// The agent's sound began.
     pub(super) fn agent_started(&mut self) {
         self.hearing.agent_speaks = true;
-        self.hearing.floor_taken = false;
         let at = self.hearing.now;
         self.hearing.barge_in.on(Barge::AgentStarted { at });
     }
 
-    /// The agent's sound is over or was stopped; speech that was held under it is a turn of its own now.
+    /// The agent's sound is over or was stopped; the caller's speech that was held under it is a turn of its
+    /// own now.
     pub(super) fn agent_stopped(&mut self, now: Duration) {
         if !self.hearing.agent_speaks {
             return;
         }
         self.hearing.agent_speaks = false;
-        self.hearing.floor_taken = false;
+        let callers = self.hearing.barge_in.caller_speaks();
         self.hearing.barge_in.on(Barge::AgentStopped);
+        if !callers {
+            return self.forget_echo();
+        }
         // As at the start of a turn: the next answer, not heard yet, makes way.
         if self.announce() && self.settings.interrupts_responses() {
             self.interrupt(now);
+        }
+    }
+
+    /// A turn was held back and the agent is silent now: what began long before is the agent's own echo; what
+    /// began just now may be the caller, who is heard if the voice goes on.
+    fn forget_echo(&mut self) {
+        let oldest = self.hearing.scored.saturating_sub(RECENT);
+        if let Some(turn) = self.hearing.turn.take_if(|turn| turn.held && turn.start < oldest) {
+            self.effect(Effect::CloseRecognition(turn.stream));
+            self.hearing.buffer = self.hearing.scored;
+            if let Some(endpoint) = &mut self.hearing.endpoint {
+                endpoint.reset();
+            }
         }
     }
 
@@ -555,6 +575,7 @@ impl Machine {
             start,
             stream,
             held: false,
+            alone: 0,
             marker: 0,
             words: None,
             failed: false,

@@ -640,8 +640,9 @@ impl Machine {
                 && (response.playback.is_playing(now)
                     || (response.stage != Stage::Over && response.playback.samples() > 0))
         });
-        if !sounding {
+        if !sounding && self.hearing.agent_speaks {
             self.agent_stopped(now);
+            self.answer_if_due(now);
         }
     }
 
