@@ -1,7 +1,8 @@
 //! The engine as others see it.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -59,6 +60,25 @@ pub struct CacheUse {
     pub kept: usize,
 }
 
+/// What the engine has done since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Passes of the base.
+    pub passes: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Passes of the drafter.
+    pub drafts: u64,
+}
+
+/// The counters as the worker counts them.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub passes: AtomicU64,
+    pub rows: AtomicU64,
+    pub drafts: AtomicU64,
+}
+
 /// A handle to the engine; clones lead to the same one. The last one that goes
 /// stops it, and what is still running ends without a word.
 #[derive(Clone)]
@@ -70,6 +90,7 @@ struct Inner {
     info: Info,
     commands: Mutex<Sender<Command>>,
     inside: Arc<AtomicUsize>,
+    tally: Arc<Tally>,
     most_inside: usize,
     queue: usize,
     thread: Option<JoinHandle<()>>,
@@ -91,45 +112,9 @@ impl Engine {
     /// # Panics
     /// When the system refuses a thread.
     pub fn load(weights: &Weights, settings: &Settings) -> Result<Self, EngineError> {
-        let pool = Pool::new(threads(settings));
-        let base = Base::load(&pool, &weights.base)?;
-        let drafter = match &weights.drafter {
-            Some(path) if settings.draft => Some(Drafter::load(&pool, path, &base)?),
-            _ => None,
-        };
-        let mut buffers = Buffers::default();
-        let costs = warmup::costs(&pool, &base, drafter.as_ref(), &mut buffers);
-        let config = base.config();
-        let context = settings.context_tokens.min(config.context).min(settings.cache_tokens);
-        let info = Info {
-            architecture: config.architecture.clone(),
-            vocabulary: config.vocabulary,
-            context,
-            base_bytes: base.bytes(),
-            draft_bytes: drafter.as_ref().map_or(0, Drafter::bytes),
-            block: drafter.as_ref().map_or(0, Drafter::block_rows),
-            threads: pool.threads(),
-            costs: costs.clone(),
-        };
+        let (worker, info) = build(weights, settings)?;
         let (commands, receiver) = channel();
-        let inside = Arc::new(AtomicUsize::new(0));
-        let limit = settings.cache_tokens.div_ceil(PAGE_TOKENS) + 1;
-        let pages = Pages::new(config.shape(), config.layers, limit);
-        let worker = Worker {
-            settings: settings.clone(),
-            pool,
-            base,
-            drafter,
-            drafting: Drafting::new(costs),
-            pages,
-            inside: Arc::clone(&inside),
-            store: PrefixStore::default(),
-            waiting: std::collections::VecDeque::new(),
-            running: Vec::new(),
-            buffers,
-            #[cfg(test)]
-            trap: None,
-        };
+        let (inside, tally) = (Arc::clone(&worker.inside), Arc::clone(&worker.tally));
         let thread = thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || worker.run(&receiver))
@@ -138,6 +123,7 @@ impl Engine {
             info,
             commands: Mutex::new(commands),
             inside,
+            tally,
             most_inside: settings.max_sequences + settings.queue,
             queue: settings.queue,
             thread: Some(thread),
@@ -207,6 +193,13 @@ impl Engine {
         answer.recv().map_err(|_| EngineError::Stopped)
     }
 
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        let read = |count: &AtomicU64| count.load(Ordering::Acquire);
+        let Tally { passes, rows, drafts } = &*self.inner.tally;
+        Counters { passes: read(passes), rows: read(rows), drafts: read(drafts) }
+    }
+
     /// Requests inside, running or waiting.
     pub fn inside(&self) -> usize {
         self.inner.inside.load(Ordering::Acquire)
@@ -263,6 +256,49 @@ impl Drop for Inner {
             let _ended = thread.join();
         }
     }
+}
+
+/// Loads everything that the thread will own.
+pub(super) fn build(weights: &Weights, settings: &Settings) -> Result<(Worker, Info), EngineError> {
+    let pool = Pool::new(threads(settings));
+    let base = Base::load(&pool, &weights.base)?;
+    let drafter = match &weights.drafter {
+        Some(path) if settings.draft => Some(Drafter::load(&pool, path, &base)?),
+        _ => None,
+    };
+    let mut buffers = Buffers::default();
+    let costs = warmup::costs(&pool, &base, drafter.as_ref(), &mut buffers);
+    let config = base.config();
+    let info = Info {
+        architecture: config.architecture.clone(),
+        vocabulary: config.vocabulary,
+        context: settings.context_tokens.min(config.context).min(settings.cache_tokens),
+        base_bytes: base.bytes(),
+        draft_bytes: drafter.as_ref().map_or(0, Drafter::bytes),
+        block: drafter.as_ref().map_or(0, Drafter::block_rows),
+        threads: pool.threads(),
+        costs: costs.clone(),
+    };
+    // One more: see `Worker::admit`.
+    let limit = settings.cache_tokens.div_ceil(PAGE_TOKENS) + 1;
+    let pages = Pages::new(config.shape(), config.layers, limit);
+    let worker = Worker {
+        settings: settings.clone(),
+        pool,
+        base,
+        drafter,
+        drafting: Drafting::new(costs),
+        pages,
+        inside: Arc::default(),
+        tally: Arc::default(),
+        store: PrefixStore::default(),
+        waiting: VecDeque::new(),
+        running: Vec::new(),
+        buffers,
+        #[cfg(test)]
+        trap: None,
+    };
+    Ok((worker, info))
 }
 
 /// More threads than this do not help a model of this size.

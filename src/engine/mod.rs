@@ -51,7 +51,7 @@ mod sequence;
 mod warmup;
 mod worker;
 
-pub use handle::{CacheUse, Engine, Info, Weights};
+pub use handle::{CacheUse, Counters, Engine, Info, Weights};
 
 use tokio::sync::mpsc;
 

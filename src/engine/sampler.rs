@@ -13,46 +13,60 @@ use voluble_kernels::cpu::vector;
 
 use super::DecodeParams;
 
-/// Tokens less likely than this, relative to the likeliest, are never drawn:
-/// all of a large vocabulary together stay under one in a million.
-const FLOOR: f32 = -27.0;
-
 /// The token that follows, the `position`-th of its sequence.
 pub fn choose(logits: &[f32], params: &DecodeParams, position: usize) -> u32 {
     if params.temperature <= 0.0 {
         return vector::argmax(logits) as u32;
     }
-    let probabilities = nucleus(logits, params.temperature, params.top_p);
-    let mut rest = uniform(params.seed, position as u64);
-    for (token, probability) in &probabilities {
-        rest -= probability;
+    let draw = uniform(params.seed, position as u64);
+    let mut weights = Vec::new();
+    let sum = vector::weights(logits, params.temperature, &mut weights);
+    if params.top_p >= 1.0 {
+        // Nothing is cut, so nothing need be sorted.
+        return pick(weights.iter().enumerate().map(|(token, w)| (token as u32, f64::from(*w))), draw * sum);
+    }
+    pick(cut(&weights, sum, params.top_p).into_iter(), draw)
+}
+
+/// The first token at which the running sum passes `draw`; the last of
+/// non-zero weight should rounding leave a crumb.
+fn pick(tokens: impl Iterator<Item = (u32, f64)>, draw: f64) -> u32 {
+    let (mut rest, mut last) = (draw, 0);
+    for (token, weight) in tokens.filter(|(_, weight)| *weight > 0.0) {
+        last = token;
+        rest -= weight;
         if rest < 0.0 {
-            return *token;
+            break;
         }
     }
-    // Rounding left a crumb, or no logit is a number.
-    probabilities.first().map_or(0, |(token, _)| *token)
+    last
 }
 
 /// The likeliest tokens that together have `top_p`, likeliest first, and their
 /// probabilities, which sum to 1.
 pub fn nucleus(logits: &[f32], temperature: f32, top_p: f32) -> Vec<(u32, f64)> {
-    let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut kept: Vec<(u32, f64)> = logits
-        .iter()
-        .enumerate()
-        .map(|(token, logit)| (token as u32, (logit - top) / temperature))
-        .filter(|(_, scaled)| *scaled > FLOOR)
-        .map(|(token, scaled)| (token, f64::from(scaled).exp()))
-        .collect();
+    let mut weights = Vec::new();
+    let sum = vector::weights(logits, temperature, &mut weights);
+    cut(&weights, sum, top_p)
+}
+
+fn cut(weights: &[f32], sum: f64, top_p: f32) -> Vec<(u32, f64)> {
+    let wanted = f64::from(top_p) * sum;
+    // A large vocabulary is not sorted whole: most of it is almost nothing.
+    let mut kept: Vec<(u32, f64)> = Vec::new();
+    for floor in [1e-3, 1e-5, 0.0] {
+        kept = (0..).zip(weights).filter(|(_, w)| **w > floor).map(|(t, w)| (t, f64::from(*w))).collect();
+        if kept.iter().map(|(_, weight)| weight).sum::<f64>() >= wanted {
+            break;
+        }
+    }
     // Equal ones in the order of their ids, so that the order is one.
     kept.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let sum: f64 = kept.iter().map(|(_, weight)| weight).sum();
     let mut mass = 0.0;
     let within = kept.iter().take_while(|(_, weight)| {
         let before = mass;
-        mass += weight / sum;
-        before < f64::from(top_p)
+        mass += weight;
+        before < wanted
     });
     let count = within.count().max(1).min(kept.len());
     kept.truncate(count);

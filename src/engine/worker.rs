@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use voluble_kernels::cpu::Pool;
 
 use super::cache::{PAGE_TOKENS, Pages, PrefixStore, SequenceCache};
+use super::handle::Tally;
 use super::model::{Base, Buffers, DraftSegment, Drafter, Segment};
 use super::policy::Drafting;
 use super::sequence::{End, Sequence};
@@ -40,6 +41,7 @@ pub(super) struct Worker {
     pub pages: Pages,
     /// Requests inside, waiting and running; the handle refuses by it.
     pub inside: Arc<AtomicUsize>,
+    pub tally: Arc<Tally>,
     pub store: PrefixStore,
     pub waiting: VecDeque<Job>,
     pub running: Vec<Sequence>,
@@ -249,6 +251,7 @@ impl Worker {
             let (pool, base, buffers) = (&self.pool, &self.base, &mut self.buffers);
             catch_unwind(AssertUnwindSafe(|| drafter.draft(pool, base, &mut segments, buffers)))
         };
+        self.tally.drafts.fetch_add(1, Ordering::AcqRel);
         let Ok(drafts) = outcome else {
             // Drafts only save time: this step goes on without.
             tracing::error!("a draft panicked; its message is above");
@@ -323,6 +326,9 @@ impl Worker {
             return false;
         }
         let (vocabulary, hidden) = (self.base.config().vocabulary, self.base.config().hidden);
+        self.tally.passes.fetch_add(1, Ordering::AcqRel);
+        let rows: usize = plan.iter().map(|share| share.tokens.len()).sum();
+        self.tally.rows.fetch_add(rows as u64, Ordering::AcqRel);
         let (mut row, mut logits_at) = (0, 0);
         for share in plan {
             let logits = &self.buffers.logits()[logits_at * vocabulary..][..share.logits * vocabulary];
@@ -349,4 +355,79 @@ impl Worker {
 fn fail(sequence: &mut Sequence, why: &str) {
     tracing::error!(reason = why, "a sequence failed");
     sequence.ended = Some(End::Failed(format!("internal error: {why}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DecodeParams, Weights, handle};
+    use super::*;
+    use crate::models::Store;
+
+    fn worker() -> Worker {
+        let base = Store::default().path("smollm2-135m-instruct", "model.gguf");
+        let settings = Settings { threads: 1, ..Settings::default() };
+        let weights = Weights { base, drafter: None };
+        handle::build(&weights, &settings).expect("run `voluble models pull all` first").0
+    }
+
+    fn submit(worker: &mut Worker, prompt: &[u32]) -> mpsc::Receiver<TokenEvent> {
+        let params = DecodeParams {
+            max_tokens: 5,
+            temperature: 0.0,
+            top_p: 1.0,
+            seed: 0,
+            stop: Vec::new(),
+            draft: true,
+        };
+        let request = Request { prompt: prompt.to_vec(), params, cache_key: Some(u64::from(prompt[0])) };
+        let (events, receiver) = mpsc::channel(7);
+        worker.inside.fetch_add(1, Ordering::AcqRel);
+        worker.take(Command::Submit(Box::new(Job { request, prime: false, events })));
+        receiver
+    }
+
+    fn drain(events: &mut mpsc::Receiver<TokenEvent>) -> (Vec<u32>, Option<TokenEvent>) {
+        let (mut tokens, mut last) = (Vec::new(), None);
+        while let Ok(event) = events.try_recv() {
+            if let TokenEvent::Block(block) = &event {
+                tokens.extend(block);
+            }
+            last = Some(event);
+        }
+        (tokens, last)
+    }
+
+    #[test]
+    fn a_panic_in_a_pass_fails_only_the_sequence_that_caused_it() {
+        let mut worker = worker();
+        let mut alone = submit(&mut worker, &[10, 11, 12]);
+        while !worker.running.is_empty() || !worker.waiting.is_empty() {
+            worker.step();
+        }
+        let (wanted, _) = drain(&mut alone);
+        worker.take(Command::Forget(10));
+        worker.trap = Some(4242);
+        let mut good = submit(&mut worker, &[10, 11, 12]);
+        let mut bad = submit(&mut worker, &[20, 4242, 21]);
+        while !worker.running.is_empty() || !worker.waiting.is_empty() {
+            worker.step();
+        }
+        let (tokens, last) = drain(&mut good);
+        assert_eq!(tokens, wanted);
+        assert!(matches!(last, Some(TokenEvent::Done { reason: StopReason::Length, .. })), "{last:?}");
+        let (tokens, last) = drain(&mut bad);
+        assert!(tokens.is_empty());
+        assert!(matches!(last, Some(TokenEvent::Failed { .. })), "{last:?}");
+        assert_eq!(worker.inside.load(Ordering::Acquire), 0);
+        // What failed is not kept, and holds no page.
+        assert_eq!(worker.store.len(), 1);
+        worker.take(Command::Forget(10));
+        assert_eq!(worker.pages.used(), 0);
+        worker.trap = None;
+        let mut again = submit(&mut worker, &[10, 11, 12]);
+        while !worker.running.is_empty() || !worker.waiting.is_empty() {
+            worker.step();
+        }
+        assert_eq!(drain(&mut again).0, wanted);
+    }
 }

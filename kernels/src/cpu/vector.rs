@@ -157,6 +157,25 @@ twice! {
 }
 
 twice! {
+    /// Weights of a softmax at a temperature: `out = exp((x - largest) / temperature)`;
+    /// returns their sum.
+    pub fn weights(x: &[f32], temperature: f32, out: &mut Vec<f32>) -> f64 {
+        let (top, factor) = (most(x), 1.0 / temperature);
+        out.resize(x.len(), 0.0);
+        let mut sum = 0.0_f64;
+        for (x, out) in x.chunks(256).zip(out.chunks_mut(256)) {
+            for (out, x) in out.iter_mut().zip(x) {
+                // The floor of `exp` is not quite nothing; here it must be.
+                let scaled = (*x - top) * factor;
+                *out = if scaled < -80.0 { 0.0 } else { exp(scaled) };
+            }
+            sum += out.iter().map(|w| f64::from(*w)).sum::<f64>();
+        }
+        sum
+    }
+}
+
+twice! {
     /// Place of the largest number, the first of equals; 0 when none compares.
     pub fn argmax(x: &[f32]) -> usize {
         let top = most(x);
@@ -340,6 +359,20 @@ mod tests {
                 near(*p, (f64::from(*x).exp() / sum) as f32, 1e-5);
             }
         }
+    }
+
+    #[test]
+    fn weights_are_a_softmax_without_the_division() {
+        let x = ramp(700);
+        let mut w = Vec::new();
+        let sum = weights(&x, 0.5, &mut w);
+        let top = x.iter().copied().fold(f32::MIN, f32::max);
+        for (w, x) in w.iter().zip(&x) {
+            near(*w, ((x - top) / 0.5).exp(), 1e-6);
+        }
+        assert!((sum - w.iter().map(|w| f64::from(*w)).sum::<f64>()).abs() < 1e-6);
+        weights(&[0.0, -200.0], 1.0, &mut w);
+        assert_eq!(w, [1.0, 0.0]);
     }
 
     #[test]

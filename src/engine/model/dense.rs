@@ -122,10 +122,19 @@ impl Base {
         for row in wanted {
             last.extend_from_slice(&buffers.x[row * hidden..][..hidden]);
         }
-        buffers.logits.resize(last.len() / hidden * self.config.vocabulary, 0.0);
+        buffers.logits_len = last.len() / hidden * self.config.vocabulary;
+        if buffers.logits.len() < buffers.logits_len {
+            buffers.logits.resize(buffers.logits_len, 0.0);
+        }
         if !last.is_empty() {
             norm_rows(&last, &self.output_norm, self.config.eps, &mut buffers.norm, &mut buffers.acts);
-            matmul(pool, &[&self.head], &buffers.acts, Into::Set(None), &mut buffers.logits);
+            matmul(
+                pool,
+                &[&self.head],
+                &buffers.acts,
+                Into::Set(None),
+                &mut buffers.logits[..buffers.logits_len],
+            );
         }
     }
 }

@@ -136,6 +136,11 @@ impl Drafter {
         &self.recipe.taps
     }
 
+    /// The tokens it can draft, ascending; a row's scores after a draft are theirs.
+    pub fn vocabulary(&self) -> &[u32] {
+        &self.vocabulary
+    }
+
     /// Bytes of weights that a draft reads.
     pub fn bytes(&self) -> usize {
         let matrices = [&self.inject, &self.stitch_in, &self.stitch_out, &self.head];
@@ -184,8 +189,8 @@ impl Drafter {
         }
         norm_rows(&buffers.x, &self.norm, self.config.eps, &mut buffers.norm, &mut buffers.acts);
         let width = self.vocabulary.len();
-        buffers.logits.resize(rows * width, 0.0);
-        matmul(pool, &[&self.head], &buffers.acts, Into::Set(None), &mut buffers.logits);
+        buffers.scores.resize(rows * width, 0.0);
+        matmul(pool, &[&self.head], &buffers.acts, Into::Set(None), &mut buffers.scores);
         spans.iter().map(|span| self.stitch(pool, base, span.rows.clone(), buffers)).collect()
     }
 
@@ -224,7 +229,7 @@ impl Drafter {
         let (mut acts, mut y) = (Acts::default(), vec![0.0; hidden]);
         let mut chosen: Vec<Drafted> = Vec::with_capacity(rows.len());
         for row in rows {
-            let logits = &buffers.logits[row * width..][..width];
+            let logits = &buffers.scores[row * width..][..width];
             let mut best = vector::top(logits, self.recipe.stitch_candidates);
             let parallel = self.vocabulary[best[0].0 as usize];
             if let Some(before) = chosen.last() {

@@ -183,8 +183,11 @@ pub struct Buffers {
     q: Vec<f32>,
     cos: Vec<f32>,
     sin: Vec<f32>,
-    /// `[rows asked for][V]`
+    /// `[rows asked for][V]`; only ever grows, as filling it anew would cost.
     logits: Vec<f32>,
+    logits_len: usize,
+    /// Of a draft, `[R][draft vocabulary]`.
+    scores: Vec<f32>,
     /// `[taps][R][H]`
     taps: Vec<Vec<f32>>,
 }
@@ -193,7 +196,13 @@ impl Buffers {
     /// Logits of the rows asked for, one after the other in the order of the
     /// segments, as the last pass left them.
     pub fn logits(&self) -> &[f32] {
-        &self.logits
+        &self.logits[..self.logits_len]
+    }
+
+    /// Scores of all rows of the last draft over the drafter's vocabulary,
+    /// before the stitch.
+    pub fn scores(&self) -> &[f32] {
+        &self.scores
     }
 
     /// Hidden states of one row of the last pass after each tapped layer.
