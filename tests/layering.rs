@@ -200,7 +200,7 @@ fn crate_paths(text: &str) -> Vec<(usize, String)> {
 fn expand(rest: &str, prefix: &str, found: &mut dyn FnMut(String)) -> usize {
     let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
     let path = format!("{prefix}{}", &rest[..end]);
-    if !path.ends_with("::") && !(path.is_empty() && rest.starts_with('{')) {
+    if !(path.ends_with("::") || path.is_empty() && rest.starts_with('{')) {
         found(path);
         return end;
     }

@@ -108,7 +108,7 @@ fn joins(open: u64, value: u64) -> bool {
     let below = |unit: u64| open >= unit && open.is_multiple_of(unit) && value < unit && value > 0;
     below(1000)
         || below(100)
-        || (open >= 20 && open % 100 != 0 && open.is_multiple_of(10) && (1..10).contains(&value))
+        || (open >= 20 && !open.is_multiple_of(100) && open.is_multiple_of(10) && (1..10).contains(&value))
 }
 
 fn value(word: &str) -> Option<u64> {

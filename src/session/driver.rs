@@ -61,6 +61,10 @@ pub(super) struct Ends {
 }
 
 /// What comes back from what this task started.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "moved once per input, never stored in bulk: boxing would only add an allocation"
+)]
 pub(super) enum Told {
     /// For the machine.
     Input(Input),

@@ -131,5 +131,8 @@ fn settle(engine: &Engine) {
 }
 
 fn refusal(outcome: Result<TokenStream, EngineError>) -> String {
-    outcome.err().expect("it is refused").to_string()
+    match outcome {
+        Ok(_) => panic!("it is refused"),
+        Err(error) => error.to_string(),
+    }
 }

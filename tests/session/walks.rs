@@ -86,7 +86,7 @@ fn recovers(rig: &mut Rig) {
             if rig.world.voices.contains_key(&number) {
                 rig.input(Input::Synthesis(number, SynthesisEvent::Done));
             }
-            if rig.world.generations.get(&number).is_some() && !rig.world.voices.contains_key(&number) {
+            if rig.world.generations.contains_key(&number) && !rig.world.voices.contains_key(&number) {
                 break;
             }
         }

@@ -127,9 +127,9 @@ impl Pool {
         }
         shared.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0_u32;
-        while shared.state.load(Ordering::Acquire) % EPOCH != 0 {
+        while !shared.state.load(Ordering::Acquire).is_multiple_of(EPOCH) {
             spins += 1;
-            if spins % SPINS == 0 { thread::yield_now() } else { spin_loop() }
+            if spins.is_multiple_of(SPINS) { thread::yield_now() } else { spin_loop() }
         }
         let theirs = shared.panicked.swap(false, Ordering::AcqRel);
         drop(turn);

@@ -151,15 +151,11 @@ mod tests {
             for at in 0..packed.tiles() {
                 let mut out = [[0.0; TILE]];
                 tile(Isa::best(), &packed, at, Rows::of(&acts, 0, 1), &mut out);
-                for lane in 0..TILE {
+                for (lane, got) in out[0].into_iter().enumerate() {
                     packed.row(at * TILE + lane, &mut row);
                     let exact: f32 = row.iter().zip(&x).map(|(w, x)| w * x).sum();
                     let size: f32 = row.iter().zip(&x).map(|(w, x)| (w * x).powi(2)).sum::<f32>().sqrt();
-                    assert!(
-                        (out[0][lane] - exact).abs() < 0.02 * size,
-                        "{format:?} {exact} {}",
-                        out[0][lane]
-                    );
+                    assert!((got - exact).abs() < 0.02 * size, "{format:?} {exact} {got}");
                 }
             }
             // The rounding of the weights themselves.
