@@ -120,7 +120,16 @@ impl Prompter {
         }
         let mut line = serde_json::json!({ "role": role, "content": content });
         if !calls.is_empty() {
-            line["tool_calls"] = Json::Array(calls);
+            // Templates print these two as they are; arguments go through `tojson`, which guards.
+            let calls = calls.into_iter().map(|mut call| {
+                for text in ["/id", "/function/name"] {
+                    if let Some(Json::String(text)) = call.pointer_mut(text) {
+                        *text = self.tokenizer.guard(text).into_owned();
+                    }
+                }
+                call
+            });
+            line["tool_calls"] = calls.collect();
         }
         if let Some(id) = &message.tool_call_id {
             line["tool_call_id"] = Json::String(self.tokenizer.guard(id).into_owned());

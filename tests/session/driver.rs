@@ -252,8 +252,12 @@ async fn what_a_cancelled_answer_had_queued_never_sounds() {
     let SessionHandle { commands, mut events } =
         server.manager.open(manual(Modality::Audio)).expect("there is room");
     let send = async |kind| commands.send(Command { tag: None, kind }).await.expect("the session lives");
+    // All of the text but not its end, so that there is an answer to cancel.
+    server.llm.hold();
     send(typed("tell me everything")).await;
     send(respond()).await;
+    sleep(Duration::from_millis(50)).await;
+    server.llm.release(100);
     // Nothing is read: a minute of sound waits.
     sleep(Duration::from_secs(2)).await;
     send(CommandKind::CancelResponse(None)).await;

@@ -542,7 +542,8 @@ fn draining_lets_the_answer_end_and_starts_none() {
 #[test]
 fn too_much_audio_by_hand_is_refused_and_nothing_is_lost() {
     let mut rig = manual();
-    rig.command(CommandKind::AppendAudio(vec![0.0; 16_000 * 60]));
+    // Each sample names its position, so that the rig sees what is lost.
+    rig.command(CommandKind::AppendAudio((0..16_000 * 60).map(|at| at as f32).collect()));
     rig.command(CommandKind::AppendAudio(vec![0.0; 16_000]));
     assert_eq!(rig.names().last(), Some(&"rejected"));
     rig.command(CommandKind::CommitAudio);

@@ -95,11 +95,16 @@ fn recovers(rig: &mut Rig) {
     }
     rig.pass(60_000);
     rig.silence(1_000);
+    // A server that was shutting down has said good-bye by now.
+    if rig.view.ended {
+        return;
+    }
     let before = rig.view.done.len() + rig.view.open.len();
     rig.speak(800);
     rig.silence(1_000);
     rig.words("can you hear me");
-    assert!(rig.view.done.len() + rig.view.open.len() > before, "a turn after all that was not answered");
+    let after = rig.view.done.len() + rig.view.open.len();
+    assert!(rig.view.ended || after > before, "a turn after all that was not answered");
 }
 
 fn step(rig: &mut Rig, rng: &mut StdRng) {
