@@ -186,6 +186,7 @@ fn a_beginning_that_was_primed_is_shared() {
     let engine = smol(&Settings::default());
     let system = prompt(9, 70);
     engine.prime(system.clone()).expect("the beginning is sound");
+    settle(&engine);
     for seed in 1..3 {
         let text = [system.clone(), prompt(seed, 12)].concat();
         let shared = ask(&engine, greedy(&text, 12));

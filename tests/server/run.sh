@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 cache=${VOLUBLE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/voluble}/sdk
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(python node)
-export VOLUBLE_SPEECH=$root/tests/data/speech
+export SDK_SPEECH=$root/tests/data/speech
 
 # A folder named by its contents is made whole or not at all.
 version() { sha256sum "$1" | cut -c1-16; }
@@ -59,13 +59,13 @@ trap finish EXIT
 if [ -z "${VOLUBLE_URL:-}" ]; then
     program=${VOLUBLE:-${CARGO_TARGET_DIR:-$root/target}/debug/voluble}
     [ -x "$program" ] || { echo "no program at $program; set VOLUBLE" >&2; exit 1; }
-    VOLUBLE_KEY=sk-test-$RANDOM$RANDOM
-    export VOLUBLE_KEY
+    SDK_KEY=sk-test-$RANDOM$RANDOM
+    export SDK_KEY
     cat >"$work/voluble.toml" <<CONFIG
 [server]
 host = "127.0.0.1"
 port = 0
-api_keys = ["$VOLUBLE_KEY"]
+api_keys = ["$SDK_KEY"]
 CONFIG
     "$program" serve --config "$work/voluble.toml" >"$work/out" 2>"$work/err" </dev/null &
     server=$!

@@ -1,6 +1,6 @@
 // The official Agents SDK over WebSocket, unchanged, against a running server.
 //
-//   VOLUBLE_URL=http://127.0.0.1:8080 VOLUBLE_KEY=... node check.mjs
+//   VOLUBLE_URL=http://127.0.0.1:8080 SDK_KEY=... node check.mjs
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,8 +10,8 @@ import WebSocket from "ws";
 import { z } from "zod";
 
 const URL_ = process.env.VOLUBLE_URL.replace(/\/$/, "");
-const KEY = process.env.VOLUBLE_KEY ?? "none";
-const SPEECH = process.env.VOLUBLE_SPEECH;
+const KEY = process.env.SDK_KEY ?? "none";
+const SPEECH = process.env.SDK_SPEECH;
 const WS = `${URL_.replace(/^http/, "ws")}/v1/realtime?model=gpt-realtime`;
 const PATIENCE = 1000 * Number(process.env.VOLUBLE_PATIENCE ?? "120");
 const RATE = 24000;

@@ -1,6 +1,6 @@
 """The official Python SDK, unchanged, against a running server.
 
-    VOLUBLE_URL=http://127.0.0.1:8080 VOLUBLE_KEY=... python check.py
+    VOLUBLE_URL=http://127.0.0.1:8080 SDK_KEY=... python check.py
 
 Each scenario prints one line; the exit code is 1 when one fails.
 """
@@ -19,8 +19,8 @@ import openai
 from openai import AsyncOpenAI
 
 URL = os.environ["VOLUBLE_URL"].rstrip("/")
-KEY = os.environ.get("VOLUBLE_KEY", "none")
-SPEECH = Path(os.environ["VOLUBLE_SPEECH"])
+KEY = os.environ.get("SDK_KEY", "none")
+SPEECH = Path(os.environ["SDK_SPEECH"])
 MODEL = "gpt-realtime"
 RATE = 24_000
 PATIENCE = float(os.environ.get("VOLUBLE_PATIENCE", "120"))
