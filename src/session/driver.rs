@@ -31,10 +31,11 @@ use super::event::{EndReason, Event};
 use super::ids::ResponseId;
 use super::machine::{Effect, Input, Machine, Output, ResponseNumber, StreamId, Timer};
 use super::manager::{Drain, Parts};
+use super::settings::{SessionKind, Settings};
 use crate::audio::{HEARING_RATE, VAD_FRAME};
 use crate::config;
 use crate::error::{Classify, Kind};
-use crate::llm::{Generation, LlmError};
+use crate::llm::{Generation, LlmError, Message, Role};
 use crate::metrics;
 use crate::stt::{RecognitionEvent, RecognitionStream};
 use crate::tts::{SynthesisEvent, SynthesisStream};
@@ -279,13 +280,25 @@ impl Driver {
         self.step(Input::Frame { end: self.framed, voice, level_db });
     }
 
+    fn prime(&self, settings: &Settings) {
+        if settings.kind == SessionKind::Conversation && !settings.instructions.is_empty() {
+            let system = Message::text(Role::System, settings.instructions.clone());
+            self.parts.generator.prime(&[system], &settings.tools);
+        }
+    }
+
     /// Does everything that the machine asks, and what follows from doing it.
     fn carry_out(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Event(event) => {
-                    if let Event::ResponseDone(response) = &event {
-                        metrics::record_answer(&response.status);
+                    match &event {
+                        Event::ResponseDone(response) => metrics::record_answer(&response.status),
+                        // Read ahead what every prompt begins with, while the caller has not spoken yet.
+                        Event::Started { settings, .. } | Event::Configured { settings } => {
+                            self.prime(settings)
+                        }
+                        _ => {}
                     }
                     self.queue.push_back(event);
                 }

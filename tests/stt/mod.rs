@@ -65,10 +65,10 @@ pub fn whisper() -> &'static Whisper {
     WHISPER.get_or_init(|| load(&Stt { eager: false, ..settings() }))
 }
 
-/// The defaults, on one thread: the other cores run other tests, and whisper.cpp's
+/// The model of many languages, on one thread: the other cores run other tests, and whisper.cpp's
 /// threads wait for each other by spinning.
 pub fn settings() -> Stt {
-    Stt { threads: 1, ..Stt::default() }
+    Stt { model: "whisper-base".to_owned(), threads: 1, ..Stt::default() }
 }
 
 pub fn load(settings: &Stt) -> Whisper {
