@@ -58,7 +58,7 @@
 //! `tests/layering.rs` reads every `crate::` path and fails on one that the
 //! table there forbids.
 
-#![deny(rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)]
+#![deny(rustdoc::broken_intra_doc_links)]
 #![warn(clippy::all)]
 
 pub mod app;

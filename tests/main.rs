@@ -11,6 +11,5 @@ mod protocol;
 mod server;
 mod session;
 mod setup;
-mod stt;
 mod tts;
 mod turn;

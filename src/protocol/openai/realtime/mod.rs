@@ -2,7 +2,7 @@
 //!
 //! Owns: reading the client's events ([`decode`]), wording the server's
 //! ([`encode`]), the session object ([`object`], [`config`]), items
-//! ([`item`]), responses ([`response`]), audio formats ([`format`]). Keeps only
+//! ([`item`]), responses ([`response`]), audio formats ([`mod@format`]). Keeps only
 //! what the wire needs: formats and their filters, values that are shown back,
 //! the number of the next event. Where the configuration is concerned it holds
 //! the settings last seen, because an update is merged into them.
